@@ -1,0 +1,139 @@
+"""The error tree. Its branches say what the worker does next; its leaves say what happened.
+
+A message names what happened, where, and what to do about it, and never a feature value or a secret.
+"""
+
+from __future__ import annotations
+
+
+class StreamError(Exception):
+    """Root of the tree; caught only where a process or a command ends."""
+
+
+class PoisonError(StreamError):
+    """This one record can never succeed: dead-letter it with stage and reason, then ack.
+
+    `stage` is where it failed (decode, validate, resolve, score, answer, encode, deliver); `reason` is the
+    class name, which dead letters and metrics carry.
+    """
+
+    stage = "answer"
+    retryable = False
+
+    @property
+    def reason(self) -> str:
+        """The typed reason that dead letters and metrics carry."""
+        return type(self).__name__
+
+
+class MalformedRecord(PoisonError):
+    """The bytes are neither a well-formed Avro record of a known schema nor a JSON object of the right shape."""
+
+    stage = "decode"
+
+
+class UnknownSchema(PoisonError):
+    """The frame names a schema fingerprint or id that `schemas/` does not hold."""
+
+    stage = "decode"
+
+
+class InvalidDecision(PoisonError):
+    """A field of the decision breaks its contract (missing, wrong type, not an allowed word)."""
+
+    stage = "validate"
+
+
+class UnknownOutcome(InvalidDecision):
+    """`outcome` is neither approved nor declined."""
+
+
+class MissingFeature(InvalidDecision):
+    """A feature of the model is absent from the decision; null would have been a value, absence is not."""
+
+
+class UnknownFeature(InvalidDecision):
+    """The decision names a feature that the model does not have."""
+
+
+class WrongFeatureType(InvalidDecision):
+    """A feature holds a value of the wrong type (a word for a number, a number for a word)."""
+
+
+class NonFiniteFeature(InvalidDecision):
+    """A feature is inf or NaN; a known-missing value is null."""
+
+
+class UnknownCategory(InvalidDecision):
+    """A word that features.toml does not list for this feature: the model never saw it."""
+
+
+class OverrideRefused(InvalidDecision):
+    """A policy override names an unknown feature or label, or would loosen what features.toml forbids."""
+
+
+class ModelNotPublished(PoisonError):
+    """Nobody published the model version (or a revision effective at the event's time) within the wait."""
+
+    stage = "resolve"
+    retryable = True
+
+
+class ClaimMismatch(PoisonError):
+    """The margin, probability or outcome that the decider claims is not what the named model gives."""
+
+    stage = "score"
+
+
+class DecisionConflict(PoisonError):
+    """A decision_id came again with other content within the stated window."""
+
+    stage = "validate"
+
+
+class RecordTooLarge(PoisonError):
+    """An output record is larger than the topic takes."""
+
+    stage = "encode"
+
+
+class DeliveryRefused(PoisonError):
+    """The broker refuses an output for good."""
+
+    stage = "deliver"
+
+
+class DependencyError(StreamError):
+    """Something that everything waits for is away: nothing is acked; retry within a named bound, then stop (exit 3)."""
+
+
+class KafkaUnavailable(DependencyError):
+    """No broker answers."""
+
+
+class RedisUnavailable(DependencyError):
+    """Redis does not answer."""
+
+
+class BundleUnavailable(DependencyError):
+    """A bundle's files are neither in the cache nor at their URI."""
+
+
+class CorruptionError(StreamError):
+    """Two of our own numbers disagree (a digest, an exact sum): stop and keep the evidence."""
+
+
+class LeafOutOfRange(CorruptionError):
+    """A leaf id does not name a leaf of its own tree."""
+
+
+class ConfigurationError(StreamError):
+    """A setting, file or flag is unusable: exit 2 with one line that names it."""
+
+
+class ModelRefused(ConfigurationError):
+    """The model file holds something we cannot reproduce exactly; the message says what and what to do."""
+
+
+class ProbeMismatch(StreamError):
+    """Our margins or leaves differ from the owner library's on a probe: the bundle is refused (exit 1)."""

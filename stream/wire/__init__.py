@@ -1,0 +1,1 @@
+"""What crosses a boundary as bytes: Avro and JSON records, the Redis leaf cache, client settings."""

@@ -1,0 +1,1 @@
+"""What runs: settings, the Faust app, the model table, dead letters."""
