@@ -197,6 +197,7 @@ class AuditTier(TypedDict):
     comparator: ComparatorReference
     target: dict[str, Value]  # the actions: feature -> value
     margin: float
+    margin_rounding: str  # native margin minus (the query's exact sum + the target ledger's gap), times 2^unit_log2
     probability: float
     effort: float
     robust_share: float | None

@@ -1,0 +1,126 @@
+"""Decision -> Recommendation + audit body. Composes the room; a pure function of decision, model and engine version."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.errors import ClaimMismatch, NonFiniteFeature
+from stream.events import AuditBody, Decision, Recommendation, ThresholdScale
+from stream.forest.walk import leaf_slots, margins
+from stream.recourse.canonical import sha256
+from stream.recourse.feasible import Reach
+from stream.recourse.leaf_matrix import without_no_record
+from stream.recourse.model import PublishedModel
+from stream.recourse.ranking import scores
+from stream.recourse.reasons import principal_reasons, reasons_ledger, shortfalls
+from stream.recourse.record import Scored, body_of, recommendation_of, recommended_tier, tier_of
+from stream.recourse.search import targets_of
+from stream.recourse.table import SplitRows, by_feature
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What goes out for one declined decision."""
+
+    recommendation: Recommendation
+    body: AuditBody
+    body_sha256: str
+
+
+def answer(decision: Decision, model: PublishedModel) -> Answer:
+    """Answer one declined decision.
+
+    Raises: InvalidDecision (and its kinds) for a decision that does not fit the model; ClaimMismatch where the
+    claimed margin or probability is not what the model gives.
+    """
+    scored = score(decision, model)
+    body = body_of(decision, model, scored)
+    recommendation = recommendation_of(decision, model, body)
+    if decision.decline_basis == "model" and not scored.accepted:
+        _explain(decision, model, scored, body, recommendation)
+    else:
+        body["status"] = recommendation["status"] = "not_model_decline"
+    return Answer(recommendation=recommendation, body=body, body_sha256=sha256(body))
+
+
+def score(decision: Decision, model: PublishedModel) -> Scored:
+    """Score a decision's row as the owner library does, and hold its claims against that.
+
+    Raises: InvalidDecision (and its kinds), ClaimMismatch.
+    """
+    forest = model.forest
+    row = model.rules.encode(decision.features)
+    with np.errstate(over="ignore"):
+        too_large = np.isinf(row.astype(forest.dtype))
+    if too_large.any():
+        name = forest.features[int(np.flatnonzero(too_large)[0])]
+        msg = f"{name} is too large for the {forest.dtype.name} that the model computes in"
+        raise NonFiniteFeature(msg)
+    slots = leaf_slots(forest, row[None])
+    native = margins(forest, slots)
+    probability = model.link.probabilities(native)
+    for name, claim, own in (("margin", decision.margin, native), ("probability", decision.probability, probability)):
+        if claim is not None and forest.dtype.type(claim) != own[0]:
+            msg = f"the claimed {name} is not what {decision.model_id} {decision.model_version} gives for these features"
+            raise ClaimMismatch(msg)
+    threshold, scale, cutoff = model.threshold_for(decision)
+    sign = model.policy.sign
+    return Scored(
+        row=row,
+        slots=slots[0],
+        margin=float(native[0]),
+        probability=float(probability[0]),
+        threshold=threshold,
+        threshold_scale=scale,
+        cutoff=cutoff,
+        accepted=sign * float(native[0]) >= sign * cutoff,
+    )
+
+
+def _explain(
+    decision: Decision, model: PublishedModel, scored: Scored, body: AuditBody, recommendation: Recommendation
+) -> None:
+    """Fill in the reasons and, per tier, what would change the outcome."""
+    forest, sign = model.forest, model.policy.sign
+    splits = SplitRows(forest) if model.audit_trees else None
+    band = model.band(scored.cutoff)
+    found = shortfalls(band, scored.slots)
+    shares = by_feature(forest, found)
+    body["reasons_ledger"] = reasons_ledger(
+        band, model.rules, scored.slots, found, shares, scored.row, with_trees=model.audit_trees
+    )
+    body["reasons"] = principal_reasons(forest, model.rules, shares, scored.row, sign)
+    recommendation["reasons"] = [
+        {"code": r["code"], "text": r["text"], "feature": r["feature"]} for r in body["reasons"]
+    ]
+    reach = Reach(
+        rules=model.rules,
+        matrix=model.matrix,
+        cells_of_model=model.cells,
+        row=scored.row,
+        cells=model.cells.of(scored.row[None])[0],
+        mutability=model.rules.mutabilities(decision.policy_overrides),
+    )
+    first = model.matrix.first_past(scored.cutoff + sign * model.policy.epsilon, sign)
+    ranked = scores(
+        forest,
+        model.matrix,
+        model.rules,
+        query_slots=scored.slots,
+        query_row=without_no_record(scored.row[None], model.rules)[0],
+        mutability=reach.mutability,
+        first=first,
+        beta=model.policy.beta,
+    )
+    for target in targets_of(forest, reach, ranked, first=first, cutoff=scored.cutoff, sign=sign):
+        tier = tier_of(model, scored, reach, target, splits)
+        body["tiers"].append(tier)
+        recommendation["tiers"].append(recommended_tier(model, scored, reach, target, tier))
+    body["splits"] = splits.table() if splits is not None else None
+    status = "ok" if body["tiers"] else "no_feasible_recourse"
+    body["status"] = recommendation["status"] = status
+    recommendation["proven"] = None if body["tiers"] else False

@@ -1,0 +1,61 @@
+"""A published model as the method sees it: forest, rules, policy and pool, with what one answer can reuse of another."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from stream.errors import ConfigurationError, InvalidDecision
+from stream.events import BundleIdentity, Decision, ThresholdScale
+from stream.forest.ledger import LeafUnits
+from stream.forest.link import Link
+from stream.forest.trees import Forest
+from stream.recourse.cells import Cells
+from stream.recourse.features import FeatureRules
+from stream.recourse.leaf_matrix import LeafMatrix
+from stream.recourse.policy import Policy
+from stream.recourse.reasons import CutoffBand, cutoff_band
+
+BANDS_KEPT_MAX = 16  # cutoffs whose bands are remembered; lenders use a handful of thresholds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PublishedModel:
+    """Everything that an answer depends on besides the decision. `bands` only remembers; it changes no answer."""
+
+    identity: BundleIdentity
+    forest: Forest
+    units: LeafUnits
+    cells: Cells
+    link: Link
+    rules: FeatureRules
+    policy: Policy
+    matrix: LeafMatrix
+    threshold: float
+    threshold_scale: ThresholdScale
+    audit_trees: bool  # whether audit records carry per-tree detail; the bundle's size rule decides
+    bands: OrderedDict[float, CutoffBand] = field(default_factory=OrderedDict)
+
+    def threshold_for(self, decision: Decision) -> tuple[float, ThresholdScale, float]:
+        """Give the threshold that holds for a decision, its scale and the cutoff margin; the event's own wins.
+
+        Raises: InvalidDecision for a threshold that no margin can meet.
+        """
+        threshold = self.threshold if decision.threshold is None else decision.threshold
+        scale = decision.threshold_scale if decision.threshold is not None else None
+        scale = self.threshold_scale if scale is None else scale
+        try:
+            return threshold, scale, self.link.cutoff(threshold, scale, self.policy.approve)
+        except ConfigurationError as error:
+            raise InvalidDecision(str(error)) from error
+
+    def band(self, cutoff: float) -> CutoffBand:
+        """Give the cutoff band of a cutoff margin, remembered for the next decision with the same."""
+        band = self.bands.get(cutoff)
+        if band is None:
+            first = self.matrix.first_past(cutoff, self.policy.sign)
+            band = cutoff_band(self.forest, self.units, self.matrix, first, self.policy.band_size)
+            self.bands[cutoff] = band
+            while len(self.bands) > BANDS_KEPT_MAX:
+                self.bands.popitem(last=False)
+        return band
