@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stream.errors import ClaimMismatch, NonFiniteFeature
-from stream.events import AuditBody, Decision, Recommendation, ThresholdScale
+from stream.events import AuditBody, Decision, Recommendation
 from stream.forest.walk import leaf_slots, margins
 from stream.recourse.canonical import sha256
-from stream.recourse.feasible import Reach
+from stream.recourse.feasible import reach_of
 from stream.recourse.leaf_matrix import without_no_record
 from stream.recourse.model import PublishedModel
 from stream.recourse.ranking import scores
@@ -97,10 +95,10 @@ def _explain(
     recommendation["reasons"] = [
         {"code": r["code"], "text": r["text"], "feature": r["feature"]} for r in body["reasons"]
     ]
-    reach = Reach(
-        rules=model.rules,
-        matrix=model.matrix,
-        cells_of_model=model.cells,
+    reach = reach_of(
+        model.rules,
+        model.matrix,
+        model.landings,
         row=scored.row,
         cells=model.cells.of(scored.row[None])[0],
         mutability=model.rules.mutabilities(decision.policy_overrides),
@@ -119,7 +117,7 @@ def _explain(
     for target in targets_of(forest, reach, ranked, first=first, cutoff=scored.cutoff, sign=sign):
         tier = tier_of(model, scored, reach, target, splits)
         body["tiers"].append(tier)
-        recommendation["tiers"].append(recommended_tier(model, scored, reach, target, tier))
+        recommendation["tiers"].append(recommended_tier(model, scored, target, tier))
     body["splits"] = splits.table() if splits is not None else None
     status = "ok" if body["tiers"] else "no_feasible_recourse"
     body["status"] = recommendation["status"] = status

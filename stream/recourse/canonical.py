@@ -61,10 +61,10 @@ def _plain_ints(values: list[int]) -> list[int]:
     return values
 
 
-def _plain_float(value: float) -> float | int:
+def _plain_float(value: float) -> float | int | orjson.Fragment:
     size = abs(value)
     if value.is_integer() and size < PLAIN_BELOW:
         return int(value)
     if PLAIN_FROM <= size < PLAIN_BELOW:
         return value
-    raise _Unusual
+    return orjson.Fragment(rfc8785.dumps(value))

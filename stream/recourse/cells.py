@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +25,13 @@ class Cells:
     above in a `<` forest (XGBoost) and to the one below in a `<=` forest (LightGBM).
     """
 
-    thresholds: tuple[NDArray[np.floating], ...]
+    thresholds: tuple[NDArray[Any], ...]
     threshold_is_low: bool  # True for `<`: the low end belongs to the cell
-    dtype: np.dtype
+    dtype: np.dtype[Any]
 
     def of(self, rows: NDArray[np.float64]) -> NDArray[np.int32]:
         """Find each value's cell. Shapes: rows (n, features) float64 -> (n, features) int32."""
-        side = "right" if self.threshold_is_low else "left"
+        side: Literal["left", "right"] = "right" if self.threshold_is_low else "left"
         cells = np.empty(rows.shape, np.int32)
         for j, thresholds in enumerate(self.thresholds):
             column = rows[:, j].astype(self.dtype)
@@ -41,10 +42,14 @@ class Cells:
                 cells[:, j] = 0
         return cells
 
-    def holds(self, j: int, cell: int, value: float) -> bool:
-        """Whether the model puts `value` (a number) into that cell of feature j."""
-        side = "right" if self.threshold_is_low else "left"
-        return int(np.searchsorted(self.thresholds[j], self.dtype.type(value), side)) == cell
+    def cell(self, j: int, value: float) -> int:
+        """Find the cell that the model puts `value` (a number) of feature j into."""
+        side: Literal["left", "right"] = "right" if self.threshold_is_low else "left"
+        return int(np.searchsorted(self.thresholds[j], self.dtype.type(value), side))
+
+    def count(self, j: int) -> int:
+        """Count the cells of feature j, that of missing values included."""
+        return len(self.thresholds[j]) + 2 if len(self.thresholds[j]) else 1
 
     def is_missing(self, j: int, cell: int) -> bool:
         """Whether that cell of feature j is the one of missing values."""

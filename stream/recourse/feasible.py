@@ -2,13 +2,14 @@
 
 Targets are made from cells, never from a comparator's values: the nearest value to the person's own that lies in the
 cell, is whole, on the step and in range where features.toml says so, moves the way its label permits, and is no
-"no record" value.
+"no record" value. Coming from below that is the cell's least permitted value, from above its greatest: both belong to
+the model, so they are found once (`Landings`) and looked up for each person (`Reach`).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 import numpy as np
@@ -18,7 +19,7 @@ from stream.recourse.cells import Cells
 from stream.recourse.features import FeatureRule, FeatureRules, Mutability
 from stream.recourse.leaf_matrix import LeafMatrix
 
-STEPS_TRIED_MAX = 3  # grid points looked at next to a cell's end, before it counts as holding none
+GRID_POINTS_TRIED = 3  # next to a cell's end, before the cell counts as holding none
 
 IMMUTABLE = "immutable"
 WRONG_DIRECTION = "against the permitted direction"
@@ -28,138 +29,172 @@ UNKNOWN_DIRECTION = "from a missing value the direction is not known"
 GROUP = "another feature of its group cannot move"
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
-    """Where one feature goes: the target value, or why it stays (`why_not`); its effort in weighted scale units."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Landings:
+    """Per cell, the value a person lands on when coming from below, from above, or from no value; NaN: none permitted.
 
-    to: float
-    effort: float
-    why_not: str | None = None
+    Shapes: start (features + 1,) int64: the cells of feature j are start[j]:start[j + 1]; the rest (cells,):
+    feature and cell int64, from_below, from_above, from_nothing float64. A category without a direction is entered
+    at the code that is commonest in the pool, as from nothing: its codes have no order.
+    """
+
+    start: NDArray[np.int64]
+    feature: NDArray[np.int64]
+    cell: NDArray[np.int64]
+    from_below: NDArray[np.float64]
+    from_above: NDArray[np.float64]
+    from_nothing: NDArray[np.float64]
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+def landings_of(rules: FeatureRules, cells: Cells, matrix: LeafMatrix) -> Landings:
+    """Find every landing of a model once."""
+    feature, cell, landing = [], [], []
+    for j, rule in enumerate(rules.rules):
+        for c in range(cells.count(j)):
+            feature.append(j)
+            cell.append(c)
+            if cells.is_missing(j, c):
+                landing.append((math.nan, math.nan, math.nan))
+            elif rule.type == "category":
+                landing.append(_category_landing(rule, cells, matrix, j, c))
+            else:
+                below, above = (_number_landing(rule, cells, j, c, upward=up) for up in (True, False))
+                # From no value: the end nearer to the pool's median; a cell that holds it is entered from below.
+                landing.append((below, above, below if 0 < c >= cells.cell(j, float(matrix.medians[j])) else above))
+    ways = np.array(landing, np.float64).reshape(-1, 3)
+    return Landings(
+        start=np.cumsum([0, *(cells.count(j) for j in range(len(rules.rules)))]),
+        feature=np.array(feature, np.int64),
+        cell=np.array(cell, np.int64),
+        from_below=ways[:, 0].copy(),
+        from_above=ways[:, 1].copy(),
+        from_nothing=ways[:, 2].copy(),
+    )
+
+
+def _number_landing(rule: FeatureRule, cells: Cells, j: int, cell: int, *, upward: bool) -> float:
+    low, high = max(rule.min, cells.smallest(j, cell)), min(rule.max, cells.largest(j, cell))
+    start = low if upward else high
+    if not math.isfinite(start) or low > high:
+        return math.nan
+    if rule.step is None:
+        tried = [start, float(np.nextafter(start, math.inf if upward else -math.inf))]
+    else:
+        tried = _grid(start, rule, rule.step, upward=upward)
+    for value in tried:
+        if low <= value <= high and value not in rule.no_record and cells.cell(j, value) == cell:
+            return value
+    return math.nan
+
+
+def _grid(start: float, rule: FeatureRule, step: float, *, upward: bool) -> list[float]:
+    """List the first few grid points from `start` on, in decimal so that 0.29 is 0.29."""
+    origin = Decimal(repr(rule.min)) if math.isfinite(rule.min) else Decimal(0)
+    count = (Decimal(repr(start)) - origin) / Decimal(repr(step))
+    first = count.to_integral_value(ROUND_CEILING if upward else ROUND_FLOOR)
+    way = 1 if upward else -1
+    return [float(origin + (first + way * k) * Decimal(repr(step))) for k in range(GRID_POINTS_TRIED)]
+
+
+def _category_landing(
+    rule: FeatureRule, cells: Cells, matrix: LeafMatrix, j: int, cell: int
+) -> tuple[float, float, float]:
+    codes, counts = matrix.categories_of(j)
+    held = [
+        (-count, code)
+        for code, count in zip(codes.tolist(), counts.tolist(), strict=True)
+        if rule.min <= code <= rule.max and cells.cell(j, code) == cell
+    ]
+    if not held:
+        return math.nan, math.nan, math.nan
+    return min(code for _, code in held), max(code for _, code in held), min(held)[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reach:
-    """All moves open to one person, found on demand and remembered for the length of one answer.
+    """All moves open to one person.
 
-    row (features,) float64 as the model takes it; cells (features,) int32; mutability (features,) int8.
+    Shapes: row (features,) float64 as the model takes it; cells (features,) int32; mutability (features,) int8;
+    landing (cells of the model,) float64: the target value in each cell, NaN where this person cannot go.
     """
 
     rules: FeatureRules
     matrix: LeafMatrix
-    cells_of_model: Cells
+    landings: Landings
     row: NDArray[np.float64]
     cells: NDArray[np.int32]
     mutability: NDArray[np.int8]
-    moves: dict[tuple[int, int], Move] = field(default_factory=dict)
-
-    def move(self, j: int, cell: int) -> Move:
-        """Find the way of feature j into a cell that is not its own."""
-        known = self.moves.get((j, cell))
-        if known is None:
-            known = self.moves[j, cell] = self._find(j, cell)
-        return known
+    landing: NDArray[np.float64]
 
     def project(self, cells: NDArray[np.int32]) -> NDArray[np.float64]:
         """Move a person toward each comparator as far as the rules permit.
 
         Shapes: cells (k, features) int32, the comparators' -> (k, features) float64. A group moves whole or not.
         """
-        targets = np.broadcast_to(self.row, cells.shape).copy()
-        stays = np.zeros(cells.shape, bool)
-        for j in range(cells.shape[1]):
-            wanted = cells[:, j]
-            for cell in np.unique(wanted[wanted != self.cells[j]]).tolist():
-                move, here = self.move(j, cell), wanted == cell
-                if move.why_not is None:
-                    targets[here, j] = move.to
-                else:
-                    stays[here, j] = True
+        stays = cells == self.cells
+        landing = self.landing[self.landings.start[:-1] + cells]
+        held = np.isnan(landing)
         for members in groups(self.rules):
-            held = stays[:, members].any(axis=1)
-            targets[np.ix_(held, members)] = self.row[members]
-        return targets
+            held[:, members] = (held[:, members] & ~stays[:, members]).any(axis=1, keepdims=True)
+        return np.where(stays | held, self.row, landing)
 
     def why_not(self, j: int, cells: NDArray[np.int32]) -> str | None:
         """Say why feature j stays when a person moves toward a comparator with these cells; None if it moves."""
-        own = self.move(j, int(cells[j])).why_not if cells[j] != self.cells[j] else None
+        own = self._why_not(j, int(cells[j]))
         if own is not None or self.rules.rules[j].group is None:
             return own
         members = next(m for m in groups(self.rules) if j in m)
-        held = any(cells[m] != self.cells[m] and self.move(m, int(cells[m])).why_not for m in members)
-        return GROUP if held else None
+        return GROUP if any(self._why_not(m, int(cells[m])) for m in members) else None
 
     def effort(self, j: int, to: float) -> float:
-        """Price a move of feature j: its cost times |move| in scales; a category, or from missing, counts one scale."""
+        """Price a move of feature j: its cost times |move| in scales; a category, or from no value, counts one scale."""
         rule, own = self.rules.rules[j], float(self.row[j])
         unordered = rule.type == "category" or _unrecorded(rule, own)
         return rule.cost * (1.0 if unordered else abs(to - own) / float(self.matrix.scales[j]))
 
-    def _find(self, j: int, cell: int) -> Move:
-        rule, own = self.rules.rules[j], float(self.row[j])
+    def _why_not(self, j: int, cell: int) -> str | None:
+        at = int(self.landings.start[j]) + cell
+        if cell == self.cells[j] or not math.isnan(self.landing[at]):
+            return None
         label = Mutability(int(self.mutability[j]))
         if label == Mutability.IMMUTABLE:
-            return Move(own, 0.0, IMMUTABLE)
-        if self.cells_of_model.is_missing(j, cell):
-            return Move(own, 0.0, TO_MISSING)
-        if _unrecorded(rule, own) and label != Mutability.MUTABLE:
-            return Move(own, 0.0, UNKNOWN_DIRECTION)
-        if rule.type == "category":
-            to = self._nearest_category(j, cell, own, label)
-        else:
-            upward = self._upward(j, cell, own)
-            if (label == Mutability.INCREASE_ONLY and not upward) or (label == Mutability.DECREASE_ONLY and upward):
-                return Move(own, 0.0, WRONG_DIRECTION)
-            to = self._nearest_number(j, cell, upward=upward)
-        if to is None:
-            return Move(own, 0.0, NO_PERMITTED_VALUE)
-        return Move(to, self.effort(j, to))
+            return IMMUTABLE
+        if at + 1 == self.landings.start[j + 1] and self.landings.start[j + 1] - self.landings.start[j] > 1:
+            return TO_MISSING
+        if _unrecorded(self.rules.rules[j], float(self.row[j])):
+            return NO_PERMITTED_VALUE if label == Mutability.MUTABLE else UNKNOWN_DIRECTION
+        upward = cell > self.cells[j]
+        against = label == (Mutability.DECREASE_ONLY if upward else Mutability.INCREASE_ONLY)
+        return WRONG_DIRECTION if against else NO_PERMITTED_VALUE
 
-    def _upward(self, j: int, cell: int, own: float) -> bool:
-        """Whether the cell lies above the person's value; from no value, above the pool's median."""
-        if _unrecorded(self.rules.rules[j], own):
-            # Enter at the end nearest to the median; a cell that holds it is entered from below where it has an end.
-            return cell > 0 and cell >= self._median_cell(j)
-        return cell > int(self.cells[j])
 
-    def _median_cell(self, j: int) -> int:
-        median = self.matrix.medians[j : j + 1]
-        thresholds = self.cells_of_model.thresholds[j]
-        side = "right" if self.cells_of_model.threshold_is_low else "left"
-        return int(np.searchsorted(thresholds, median.astype(thresholds.dtype), side)[0])
-
-    def _nearest_number(self, j: int, cell: int, *, upward: bool) -> float | None:
-        rule, cells = self.rules.rules[j], self.cells_of_model
-        low, high = max(rule.min, cells.smallest(j, cell)), min(rule.max, cells.largest(j, cell))
-        start = low if upward else high
-        if not math.isfinite(start) or low > high:
-            return None
-        if rule.step is None:
-            tried = [start, float(np.nextafter(start, math.inf if upward else -math.inf))]
-        else:
-            tried = _grid(start, rule, upward=upward)
-        for value in tried:
-            if low <= value <= high and value not in rule.no_record and cells.holds(j, cell, value):
-                return value
-        return None
-
-    def _nearest_category(self, j: int, cell: int, own: float, label: Mutability) -> float | None:
-        """Pick the code of the cell: with a directional label the nearest, else the commonest of the pool."""
-        rule, (codes, counts) = self.rules.rules[j], self.matrix.categories_of(j)
-        best: tuple[float, float] | None = None
-        for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
-            if not rule.min <= code <= rule.max or not self.cells_of_model.holds(j, cell, code):
-                continue
-            if (label == Mutability.INCREASE_ONLY and code <= own) or (
-                label == Mutability.DECREASE_ONLY and code >= own
-            ):
-                continue
-            key = (float(-count) if label == Mutability.MUTABLE else abs(code - own), code)
-            best = key if best is None else min(best, key)
-        return None if best is None else best[1]
+def reach_of(
+    rules: FeatureRules,
+    matrix: LeafMatrix,
+    landings: Landings,
+    *,
+    row: NDArray[np.float64],
+    cells: NDArray[np.int32],
+    mutability: NDArray[np.int8],
+) -> Reach:
+    """Look up where one person can go. Shapes: row, cells, mutability (features,)."""
+    at = landings.feature
+    label = mutability[at]
+    mutable = label == Mutability.MUTABLE
+    nothing = np.array([_unrecorded(rule, x) for rule, x in zip(rules.rules, row.tolist(), strict=True)])[at]
+    unordered = np.array([rule.type == "category" for rule in rules.rules])[at] & mutable
+    above = landings.cell > cells[at]
+    landing = np.where(above, landings.from_below, landings.from_above)
+    landing = np.where(nothing | unordered, landings.from_nothing, landing)
+    permitted = mutable | (~nothing & (label == np.where(above, Mutability.INCREASE_ONLY, Mutability.DECREASE_ONLY)))
+    landing[~permitted] = np.nan
+    return Reach(
+        rules=rules, matrix=matrix, landings=landings, row=row, cells=cells, mutability=mutability, landing=landing
+    )
 
 
 def groups(rules: FeatureRules) -> list[list[int]]:
-    """List the feature indices of each group, in the order in which features.toml's groups appear."""
+    """List the feature indices of each group, in the order in which the groups appear."""
     found: dict[str, list[int]] = {}
     for j, rule in enumerate(rules.rules):
         if rule.group is not None:
@@ -169,12 +204,3 @@ def groups(rules: FeatureRules) -> list[list[int]]:
 
 def _unrecorded(rule: FeatureRule, value: float) -> bool:
     return math.isnan(value) or value in rule.no_record
-
-
-def _grid(start: float, rule: FeatureRule, *, upward: bool) -> list[float]:
-    """List the first few grid points from `start` on, in decimal so that 0.29 is 0.29."""
-    origin = Decimal(repr(rule.min)) if math.isfinite(rule.min) else Decimal(0)
-    step = Decimal(repr(rule.step))
-    count = (Decimal(repr(start)) - origin) / step
-    first = count.to_integral_value(ROUND_CEILING if upward else ROUND_FLOOR)
-    return [float(origin + (first + (k if upward else -k)) * step) for k in range(STEPS_TRIED_MAX)]

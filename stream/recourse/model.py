@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 from stream.errors import ConfigurationError, InvalidDecision
 from stream.events import BundleIdentity, Decision, ThresholdScale
-from stream.forest.ledger import LeafUnits
-from stream.forest.link import Link
+from stream.forest.ledger import LeafUnits, leaf_units
+from stream.forest.link import Link, link_of
 from stream.forest.trees import Forest
-from stream.recourse.cells import Cells
+from stream.recourse.cells import Cells, cells_of
+from stream.recourse.feasible import Landings, landings_of
 from stream.recourse.features import FeatureRules
 from stream.recourse.leaf_matrix import LeafMatrix
 from stream.recourse.policy import Policy
@@ -27,6 +28,7 @@ class PublishedModel:
     forest: Forest
     units: LeafUnits
     cells: Cells
+    landings: Landings
     link: Link
     rules: FeatureRules
     policy: Policy
@@ -59,3 +61,32 @@ class PublishedModel:
             while len(self.bands) > BANDS_KEPT_MAX:
                 self.bands.popitem(last=False)
         return band
+
+
+def published_model(
+    *,
+    identity: BundleIdentity,
+    forest: Forest,
+    rules: FeatureRules,
+    policy: Policy,
+    matrix: LeafMatrix,
+    threshold: float,
+    threshold_scale: ThresholdScale,
+    audit_trees: bool,
+) -> PublishedModel:
+    """Put a published model together; what can be derived is derived here, once."""
+    cells = cells_of(forest)
+    return PublishedModel(
+        identity=identity,
+        forest=forest,
+        units=leaf_units(forest),
+        cells=cells,
+        landings=landings_of(rules, cells, matrix),
+        link=link_of(forest),
+        rules=rules,
+        policy=policy,
+        matrix=matrix,
+        threshold=threshold,
+        threshold_scale=threshold_scale,
+        audit_trees=audit_trees,
+    )

@@ -173,7 +173,7 @@ def tier_of(
 
 
 def recommended_tier(
-    model: PublishedModel, scored: Scored, reach: Reach, found: TierTarget, audited: AuditTier
+    model: PublishedModel, scored: Scored, found: TierTarget, audited: AuditTier
 ) -> RecommendedTier:
     """Write one tier of the recommendation; nothing in it comes from the comparator but its cells."""
     contribution = {f["feature"]: f["contribution"] for f in audited["ledgers"]["target"]["features"]}
@@ -182,10 +182,12 @@ def recommended_tier(
         for f in audited["ledgers"]["comparator"]["features"]
         if f["why_not"] is not None
     ]
+    cells = model.cells.of(found.target[None])[0]
     return {
         "tier": found.tier,
         "actions": [
-            _action(model, scored, reach, found, j, contribution) for j in _moved(scored.row, found.target)
+            _action(model, j, float(scored.row[j]), float(found.target[j]), int(cells[j]), contribution)
+            for j in _moved(scored.row, found.target)
         ],
         "margin": audited["margin"],
         "probability": audited["probability"],
@@ -196,16 +198,15 @@ def recommended_tier(
 
 
 def _action(
-    model: PublishedModel, scored: Scored, reach: Reach, found: TierTarget, j: int, contribution: dict[str, str]
+    model: PublishedModel, j: int, own: float, to: float, cell: int, contribution: dict[str, str]
 ) -> Action:
-    rule, own, to = model.rules.rules[j], float(scored.row[j]), float(found.target[j])
+    rule = model.rules.rules[j]
     if math.isnan(own):
         direction = "provide"
     elif rule.type == "category":
         direction = "change"
     else:
         direction = "increase" if to > own else "decrease"
-    cell = int(model.cells.of(found.target[None])[0, j])
     interval = model.cells.interval(j, cell)
     return {
         "feature": rule.name,
@@ -278,7 +279,7 @@ def _other(model: PublishedModel, j: int, cell: int) -> Other:
     missing = model.cells.is_missing(j, cell)
     words = model.rules.rules[j].categories
     if words is not None and not missing:
-        held = [word for code, word in enumerate(words) if model.cells.holds(j, cell, float(code))]
+        held = [word for code, word in enumerate(words) if model.cells.cell(j, float(code)) == cell]
         return {"cell": None, "categories": held, "value": None, "missing": False}
     return {
         "cell": None if missing else model.cells.interval(j, cell),

@@ -69,8 +69,9 @@ def by_feature(forest: Forest, found: Iterable[tuple[int, int, int]]) -> dict[in
     """Sum (tree, decisive node, amount) by the feature of the node; keys ascend in the model's feature order."""
     amounts: dict[int, dict[int, int]] = {}
     trees: dict[int, set[int]] = {}
-    for tree, node, amount in found:
-        j = int(forest.split_feature[node])
+    pairs = list(found)
+    features = forest.split_feature[np.array([node for _, node, _ in pairs], np.int64)].tolist()
+    for j, (tree, node, amount) in zip(features, pairs, strict=True):
         amounts.setdefault(j, {})[node] = amount  # a node belongs to one tree, so no two amounts meet on it
         trees.setdefault(j, set()).add(tree)
     return {j: _share(amounts[j], len(trees[j])) for j in sorted(amounts)}
