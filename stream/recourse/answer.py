@@ -45,6 +45,11 @@ def answer(decision: Decision, model: PublishedModel) -> Answer:
     return Answer(recommendation=recommendation, body=body, body_sha256=sha256(body))
 
 
+def answer_if_declined(decision: Decision, model: PublishedModel) -> Answer | None:
+    """Answer a row that carries no outcome of its own: None where the model accepts it. Raises: as `answer`."""
+    return None if score(decision, model).accepted else answer(decision, model)
+
+
 def score(decision: Decision, model: PublishedModel) -> Scored:
     """Score a decision's row as the owner library does, and hold its claims against that.
 
@@ -63,7 +68,9 @@ def score(decision: Decision, model: PublishedModel) -> Scored:
     probability = model.link.probabilities(native)
     for name, claim, own in (("margin", decision.margin, native), ("probability", decision.probability, probability)):
         if claim is not None and forest.dtype.type(claim) != own[0]:
-            msg = f"the claimed {name} is not what {decision.model_id} {decision.model_version} gives for these features"
+            msg = (
+                f"the claimed {name} is not what {decision.model_id} {decision.model_version} gives for these features"
+            )
             raise ClaimMismatch(msg)
     threshold, scale, cutoff = model.threshold_for(decision)
     sign = model.policy.sign
@@ -119,6 +126,5 @@ def _explain(
         body["tiers"].append(tier)
         recommendation["tiers"].append(recommended_tier(model, scored, target, tier))
     body["splits"] = splits.table() if splits is not None else None
-    status = "ok" if body["tiers"] else "no_feasible_recourse"
-    body["status"] = recommendation["status"] = status
+    body["status"] = recommendation["status"] = "ok" if body["tiers"] else "no_feasible_recourse"
     recommendation["proven"] = None if body["tiers"] else False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import Any, cast
 
 import orjson
 import rfc8785
@@ -12,7 +12,7 @@ import rfc8785
 PLAIN_FROM, PLAIN_BELOW = 1e-5, 2.0**52
 
 
-def canonical_json(value: Any) -> bytes:
+def canonical_json(value: object) -> bytes:
     """Spell a JSON value as RFC 8785 does.
 
     Raises: ValueError for what JSON or I-JSON cannot hold (inf, NaN, integers beyond 2^53, lone surrogates).
@@ -20,39 +20,37 @@ def canonical_json(value: Any) -> bytes:
     try:
         return orjson.dumps(_plain(value), option=orjson.OPT_SORT_KEYS)
     except _Unusual:
-        return rfc8785.dumps(value)
+        return rfc8785.dumps(cast("Any", value))
     except TypeError as error:
         msg = f"not a JSON value: {error}"
         raise ValueError(msg) from error
 
 
-def sha256(value: Any) -> str:
+def sha256(value: object) -> str:
     """Hash a value's canonical JSON, as hex."""
     return hashlib.sha256(canonical_json(value)).hexdigest()
 
 
-class _Unusual(Exception):  # noqa: N818  (a signal within this module, not an error)
+class _Unusual(Exception):
     """Something that orjson would spell otherwise than RFC 8785."""
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Copy a value as orjson must see it: whole floats as integers; anything unusual is for the slow, general way."""
-    kind = type(value)
-    if kind is dict:
+    if isinstance(value, dict):
         if not all(map(str.isascii, value)):
             raise _Unusual  # RFC 8785 sorts keys by UTF-16 code units, orjson by code points
         return {key: _plain(item) for key, item in value.items()}
-    if kind is list:
-        if value and type(value[0]) in (int, str) and len(set(map(type, value))) == 1:
-            return value if type(value[0]) is str else _plain_ints(value)
-        return [_plain(item) for item in value]
-    if kind is float:
+    if isinstance(value, list):
+        kinds = set(map(type, value))
+        if kinds == {str}:
+            return value
+        return _plain_ints(value) if kinds == {int} else [_plain(item) for item in value]
+    if isinstance(value, float):
         return _plain_float(value)
-    if kind is int:
-        return _plain_ints([value])[0]
-    if kind is str or value is None or kind is bool:
+    if value is None or isinstance(value, str | bool):
         return value
-    raise _Unusual
+    return _plain_ints([cast("int", value)])[0]
 
 
 def _plain_ints(values: list[int]) -> list[int]:

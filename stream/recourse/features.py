@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Literal, TypeAlias
+from typing import Literal, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -132,7 +132,7 @@ class FeatureRules:
                 msg = f"the policy override of {name} is not one of {', '.join(LABELS)}"
                 raise OverrideRefused(msg)
             own = self.rules[j].mutability
-            if wanted != own and own != Mutability.MUTABLE and wanted != Mutability.IMMUTABLE:
+            if own not in (wanted, Mutability.MUTABLE) and wanted != Mutability.IMMUTABLE:
                 msg = f"the policy override of {name} would permit what features.toml forbids ({own.name.lower()})"
                 raise OverrideRefused(msg)
             labels[j] = wanted
@@ -189,37 +189,38 @@ def read_features(text: str, features: tuple[str, ...]) -> FeatureRules:
 class _Table:
     """One table while it is read: each getter checks one key and says which it was."""
 
-    def __init__(self, name: str, table: Any) -> None:
+    def __init__(self, name: str, table: object) -> None:
         if not isinstance(table, dict):
             msg = f'features.toml: "{name}" must be a table'
             raise ConfigurationError(msg)
         self.name, self.table = name, table
         if unknown := sorted(set(table) - KEYS):
-            raise self.wrong(unknown[0], f"is not a known key; known are {', '.join(sorted(KEYS))}")
+            self.refuse(unknown[0], f"is not a known key; known are {', '.join(sorted(KEYS))}")
 
-    def wrong(self, key: str, what: str) -> ConfigurationError:
-        return ConfigurationError(f'features.toml: ["{self.name}"] {key} {what}')
+    def refuse(self, key: str, what: str) -> NoReturn:
+        msg = f'features.toml: ["{self.name}"] {key} {what}'
+        raise ConfigurationError(msg)
 
     def word(self, key: str, allowed: tuple[str, ...]) -> str:
         value = self.table.get(key)
         if value not in allowed:
-            raise self.wrong(key, f"must be one of {', '.join(allowed)}")
+            self.refuse(key, f"must be one of {', '.join(allowed)}")
         return str(value)
 
     def text(self, key: str) -> str | None:
         value = self.table.get(key)
         if value is not None and (not isinstance(value, str) or not value.strip()):
-            raise self.wrong(key, "must be a text that is not empty")
+            self.refuse(key, "must be a text that is not empty")
         return value
 
     def number(self, key: str, default: float) -> float:
         value = self.table.get(key, default)
         if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
-            raise self.wrong(key, "must be a number")
+            self.refuse(key, "must be a number")
         return float(value)
 
 
-def _rule(name: str, raw: Any) -> FeatureRule:
+def _rule(name: str, raw: object) -> FeatureRule:
     table = _Table(name, raw)
     kind = table.word("type", TYPES)
     label = table.text("label") or name
@@ -239,9 +240,9 @@ def _rule(name: str, raw: Any) -> FeatureRule:
         group=table.text("group"),
     )
     if rule.min > rule.max:
-        raise table.wrong("min", "is above max")
+        table.refuse("min", "is above max")
     if not 0 < rule.cost < math.inf:
-        raise table.wrong("cost", "must be above 0 and finite")
+        table.refuse("cost", "must be above 0 and finite")
     return rule
 
 
@@ -250,11 +251,11 @@ def _step(table: _Table, kind: str) -> float | None:
         return 1.0 if kind == "integer" else None
     step = table.number("step", 0)
     if kind == "category":
-        raise table.wrong("step", "has no meaning for a category")
+        table.refuse("step", "has no meaning for a category")
     if not 0 < step < math.inf:
-        raise table.wrong("step", "must be above 0 and finite")
+        table.refuse("step", "must be above 0 and finite")
     if kind == "integer" and not (step.is_integer() and _whole_or_unbounded(table, "min")):
-        raise table.wrong("step", "and min must be whole for an integer")
+        table.refuse("step", "and min must be whole for an integer")
     return step
 
 
@@ -267,7 +268,7 @@ def _no_record(table: _Table) -> tuple[float, ...]:
     values = table.table.get("no_record", [])
     values = values if isinstance(values, list) else [values]
     if any(isinstance(v, bool) or not isinstance(v, int | float) or not math.isfinite(v) for v in values):
-        raise table.wrong("no_record", "must be a list of finite numbers")
+        table.refuse("no_record", "must be a list of finite numbers")
     return tuple(float(v) for v in values)
 
 
@@ -276,11 +277,11 @@ def _categories(table: _Table, kind: str) -> tuple[str, ...] | None:
     if words is None:
         return None
     if kind != "category":
-        raise table.wrong("categories", 'needs type = "category"')
+        table.refuse("categories", 'needs type = "category"')
     if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
-        raise table.wrong("categories", "must be a list of words, in the order of the codes 0, 1, 2, ...")
+        table.refuse("categories", "must be a list of words, in the order of the codes 0, 1, 2, ...")
     if len(set(words)) != len(words):
-        raise table.wrong("categories", "lists a word twice")
+        table.refuse("categories", "lists a word twice")
     return tuple(words)
 
 
@@ -289,9 +290,9 @@ def _reason(table: _Table, name: str, label: str) -> ReasonTexts:
     if isinstance(raw, str):
         raw = {"code": raw}
     if not isinstance(raw, dict) or not all(isinstance(text, str) and text.strip() for text in raw.values()):
-        raise table.wrong("reason", f"must be a table of texts with the keys {', '.join(sorted(REASON_KEYS))}")
+        table.refuse("reason", f"must be a table of texts with the keys {', '.join(sorted(REASON_KEYS))}")
     if unknown := sorted(set(raw) - REASON_KEYS):
-        raise table.wrong(f"reason.{unknown[0]}", f"is not a known key; known are {', '.join(sorted(REASON_KEYS))}")
+        table.refuse(f"reason.{unknown[0]}", f"is not a known key; known are {', '.join(sorted(REASON_KEYS))}")
     category = table.table.get("type") == "category"
     return ReasonTexts(
         code=raw.get("code", name),

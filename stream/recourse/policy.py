@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tomllib
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Literal
 
 from stream.errors import ConfigurationError
 
@@ -61,9 +61,9 @@ def read_policy(text: str) -> Policy:
     return policy
 
 
-def _number(value: Any, below: float) -> bool:
+def _number(value: object, below: float) -> bool:
     return not isinstance(value, bool) and isinstance(value, int | float) and 0 <= value < below
 
 
-def _whole(value: Any, low: int, high: int) -> bool:
+def _whole(value: object, low: int, high: int) -> bool:
     return not isinstance(value, bool) and isinstance(value, int) and low <= value <= high

@@ -6,6 +6,7 @@ Source: Luzio 2026, eq. 3 (leverage) and eq. 4 (feasible share), section COACH.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numba
 import numpy as np
@@ -51,9 +52,20 @@ def scores(
 
 
 @numba.njit(cache=True, nogil=True)
-def _score(
-    codes, rows, query_codes, first_leaf, distance_to, total, query_row, scales, nominal, mutability, beta, out
-):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0913  (numba infers the types)
+def _score(  # noqa: PLR0917  (a kernel: arrays, no objects)
+    codes: NDArray[Any],
+    rows: NDArray[np.float64],
+    query_codes: NDArray[np.int32],
+    first_leaf: NDArray[np.int32],
+    distance_to: NDArray[np.float64],
+    total: float,
+    query_row: NDArray[np.float64],
+    scales: NDArray[np.float64],
+    nominal: NDArray[np.bool_],
+    mutability: NDArray[np.int8],
+    beta: float,
+    out: NDArray[np.float64],
+) -> None:
     trees, features = codes.shape[1], rows.shape[1]
     for i in range(codes.shape[0]):
         differing, moved = 0, 0.0
@@ -65,14 +77,14 @@ def _score(
         for j in range(features):
             a, b = query_row[j], rows[i, j]
             known = not (math.isnan(a) or math.isnan(b))
-            if known and a == b or math.isnan(a) and math.isnan(b):
+            if (known and a == b) or (math.isnan(a) and math.isnan(b)):
                 continue
             step = 1.0 if nominal[j] or not known else abs(b - a) / scales[j]
             way += step
             label = mutability[j]
             if math.isnan(b) or label == _IMMUTABLE:
                 continue
-            if label == _INCREASE_ONLY and not b > a or label == _DECREASE_ONLY and not b < a:
+            if (label == _INCREASE_ONLY and not b > a) or (label == _DECREASE_ONLY and not b < a):
                 continue
             permitted += step
         leverage = (1.0 - differing / trees) * moved / total

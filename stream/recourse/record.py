@@ -17,10 +17,9 @@ from stream.events import (
     DecisionByValue,
     Ledger,
     Other,
-    RecommendedTier,
     Recommendation,
+    RecommendedTier,
     ThresholdScale,
-    Value,
 )
 from stream.forest.ledger import exact_sums, in_units
 from stream.forest.walk import leaf_ids, leaf_slots, margins
@@ -172,9 +171,7 @@ def tier_of(
     }
 
 
-def recommended_tier(
-    model: PublishedModel, scored: Scored, found: TierTarget, audited: AuditTier
-) -> RecommendedTier:
+def recommended_tier(model: PublishedModel, scored: Scored, found: TierTarget, audited: AuditTier) -> RecommendedTier:
     """Write one tier of the recommendation; nothing in it comes from the comparator but its cells."""
     contribution = {f["feature"]: f["contribution"] for f in audited["ledgers"]["target"]["features"]}
     withheld = [
@@ -197,9 +194,7 @@ def recommended_tier(
     }
 
 
-def _action(
-    model: PublishedModel, j: int, own: float, to: float, cell: int, contribution: dict[str, str]
-) -> Action:
+def _action(model: PublishedModel, j: int, own: float, to: float, cell: int, contribution: dict[str, str]) -> Action:
     rule = model.rules.rules[j]
     if math.isnan(own):
         direction = "provide"
@@ -290,7 +285,7 @@ def _other(model: PublishedModel, j: int, cell: int) -> Other:
 
 
 def _moved(row: NDArray[np.float64], target: NDArray[np.float64]) -> list[int]:
-    return [j for j, (a, b) in enumerate(zip(row.tolist(), target.tolist(), strict=True)) if not a == b and b == b]
+    return np.flatnonzero((target != row) & ~np.isnan(target)).tolist()
 
 
 def _days_after(ms: int | None, days: int) -> str | None:

@@ -64,9 +64,7 @@ def targets_of(
     return found
 
 
-def prune(
-    forest: Forest, reach: Reach, target: NDArray[np.float64], *, floor: float, sign: int
-) -> NDArray[np.float64]:
+def prune(forest: Forest, reach: Reach, target: NDArray[np.float64], *, floor: float, sign: int) -> NDArray[np.float64]:
     """Give moves back, the dearest first, as long as sign * margin stays at or above `floor`.
 
     Shapes: (features,) -> (features,). A group is given back whole. At most one round a move.
