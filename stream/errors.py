@@ -103,6 +103,12 @@ class DeliveryRefused(PoisonError):
     stage = "deliver"
 
 
+class UnexpectedFault(PoisonError):
+    """A fault of this software met this record: the record waits as a dead letter, the ones behind it go on."""
+
+    retryable = True
+
+
 class DependencyError(StreamError):
     """Something that everything waits for is away: nothing is acked; retry within a named bound, then stop (exit 3)."""
 

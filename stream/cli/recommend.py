@@ -12,7 +12,7 @@ import orjson
 
 from stream.bundle.open import open_bundle
 from stream.cli.progress import counted
-from stream.errors import PoisonError
+from stream.errors import ModelNotPublished, PoisonError
 from stream.recourse.answer import Answer, answer, answer_if_declined
 from stream.recourse.model import PublishedModel
 from stream.wire.decision_files import FlatRows, Row, read_rows
@@ -66,6 +66,10 @@ def recommend(ctx: click.Context, bundle: Path, source: Path, output: Path | Non
 def _answer(row: Row, model: PublishedModel) -> Answer | None:
     if isinstance(row.decision, PoisonError):
         raise row.decision
+    named = (row.decision.model_id, row.decision.model_version)
+    if named != (model.identity["model_id"], model.identity["model_version"]):
+        msg = f"it names model {' '.join(named)}, which this bundle is not"
+        raise ModelNotPublished(msg)
     if not row.decided:
         return answer_if_declined(row.decision, model)
     return None if row.decision.outcome == "approved" else answer(row.decision, model)

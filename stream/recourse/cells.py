@@ -34,7 +34,8 @@ class Cells:
         side: Literal["left", "right"] = "right" if self.threshold_is_low else "left"
         cells = np.empty(rows.shape, np.int32)
         for j, thresholds in enumerate(self.thresholds):
-            column = rows[:, j].astype(self.dtype)
+            with np.errstate(over="ignore"):
+                column = rows[:, j].astype(self.dtype)
             cells[:, j] = np.searchsorted(thresholds, column, side)
             if len(thresholds):
                 cells[np.isnan(column), j] = len(thresholds) + 1
@@ -45,7 +46,17 @@ class Cells:
     def cell(self, j: int, value: float) -> int:
         """Find the cell that the model puts `value` (a number) of feature j into."""
         side: Literal["left", "right"] = "right" if self.threshold_is_low else "left"
-        return int(np.searchsorted(self.thresholds[j], self.dtype.type(value), side))
+        return int(np.searchsorted(self.thresholds[j], self.read(value), side))
+
+    def read(self, value: float) -> np.floating:
+        """Give a number as the model reads it; past the range of its floats that is inf, as for the libraries."""
+        with np.errstate(over="ignore"):
+            number: np.floating = self.dtype.type(value)
+        return number
+
+    def next_to(self, value: float, *, upward: bool) -> float:
+        """Give the next number that the model tells from `value`, as the shortest decimal that it reads as that."""
+        return _shortest(_next(self.read(value), upward=upward))
 
     def count(self, j: int) -> int:
         """Count the cells of feature j, that of missing values included."""
@@ -69,14 +80,20 @@ class Cells:
         if cell == 0:
             return -math.inf
         t = self.thresholds[j][cell - 1]
-        return _shortest(t if self.threshold_is_low else np.nextafter(t, self.dtype.type(np.inf)))
+        return _shortest(t if self.threshold_is_low else _next(t, upward=True))
 
     def largest(self, j: int, cell: int) -> float:
         """Give the greatest value of the cell, as the shortest decimal that the model reads as it; inf if unbounded."""
         if cell >= len(self.thresholds[j]):
             return math.inf
         t = self.thresholds[j][cell]
-        return _shortest(np.nextafter(t, self.dtype.type(-np.inf)) if self.threshold_is_low else t)
+        return _shortest(_next(t, upward=False) if self.threshold_is_low else t)
+
+
+def _next(number: np.floating, *, upward: bool) -> np.floating:
+    with np.errstate(over="ignore"):  # beyond the largest there is inf
+        beyond: np.floating = np.nextafter(number, type(number)(np.inf if upward else -np.inf))
+    return beyond
 
 
 def _shortest(value: np.floating) -> float:

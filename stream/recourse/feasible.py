@@ -9,8 +9,11 @@ the model, so they are found once (`Landings`) and looked up for each person (`R
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from itertools import count as count_from
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,23 +80,30 @@ def _number_landing(rule: FeatureRule, cells: Cells, j: int, cell: int, *, upwar
     start = low if upward else high
     if not math.isfinite(start) or low > high:
         return math.nan
-    if rule.step is None:
-        tried = [start, float(np.nextafter(start, math.inf if upward else -math.inf))]
-    else:
-        tried = _grid(start, rule, rule.step, upward=upward)
-    for value in tried:
-        if low <= value <= high and value not in rule.no_record and cells.cell(j, value) == cell:
+    # Each "no record" value can stand in the way once, as the model reads it: -9 and its neighbours in float32.
+    sentinels = [cells.read(v) for v in rule.no_record]
+    tried = _numbers(start, cells, upward=upward) if rule.step is None else _grid(start, rule, rule.step, upward=upward)
+    for value in islice(tried, len(sentinels) + GRID_POINTS_TRIED):
+        if low <= value <= high and cells.cell(j, value) == cell and cells.read(value) not in sentinels:
             return value
     return math.nan
 
 
-def _grid(start: float, rule: FeatureRule, step: float, *, upward: bool) -> list[float]:
-    """List the first few grid points from `start` on, in decimal so that 0.29 is 0.29."""
+def _numbers(start: float, cells: Cells, *, upward: bool) -> Iterator[float]:
+    """Give `start`, and from there each next number that the model tells apart."""
+    yield start
+    while math.isfinite(start):
+        start = cells.next_to(start, upward=upward)
+        yield start
+
+
+def _grid(start: float, rule: FeatureRule, step: float, *, upward: bool) -> Iterator[float]:
+    """Give the grid points from `start` on, in decimal so that 0.29 is 0.29."""
     origin = Decimal(repr(rule.min)) if math.isfinite(rule.min) else Decimal(0)
     count = (Decimal(repr(start)) - origin) / Decimal(repr(step))
     first = count.to_integral_value(ROUND_CEILING if upward else ROUND_FLOOR)
-    way = 1 if upward else -1
-    return [float(origin + (first + way * k) * Decimal(repr(step))) for k in range(GRID_POINTS_TRIED)]
+    for k in count_from(0, 1 if upward else -1):
+        yield float(origin + (first + k) * Decimal(repr(step)))
 
 
 def _category_landing(
@@ -103,7 +113,7 @@ def _category_landing(
     held = [
         (-count, code)
         for code, count in zip(codes.tolist(), counts.tolist(), strict=True)
-        if rule.min <= code <= rule.max and cells.cell(j, code) == cell
+        if rule.min <= code <= rule.max and cells.cell(j, code) == cell and rule.has_word(code)
     ]
     if not held:
         return math.nan, math.nan, math.nan
@@ -141,7 +151,7 @@ class Reach:
     def why_not(self, j: int, cells: NDArray[np.int32]) -> str | None:
         """Say why feature j stays when a person moves toward a comparator with these cells; None if it moves."""
         own = self._why_not(j, int(cells[j]))
-        if own is not None or self.rules.rules[j].group is None:
+        if own is not None or self.rules.rules[j].group is None or cells[j] == self.cells[j]:
             return own
         members = next(m for m in groups(self.rules) if j in m)
         return GROUP if any(self._why_not(m, int(cells[m])) for m in members) else None

@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Literal, NoReturn, TypeAlias
+from typing import Literal, NoReturn, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,6 +74,10 @@ class FeatureRule:
     reason: ReasonTexts
     cost: float = 1.0  # of one scale unit
     group: str | None = None  # features of one group move together or not at all
+
+    def has_word(self, code: float) -> bool:
+        """Whether a code can be said: any can where the rule lists no words."""
+        return self.categories is None or (code.is_integer() and 0 <= code < len(self.categories))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,13 +154,26 @@ def _encoded(rule: FeatureRule, codes: Mapping[str, float] | None, value: Value)
             msg = f"{rule.name} holds a word that features.toml does not list; the model never saw it"
             raise UnknownCategory(msg)
         return codes[value]
-    if isinstance(value, str):
-        msg = f"{rule.name} must be a number or null, not text"
+    if not _is_number(value):
+        msg = f"{rule.name} must be a number or null"
         raise WrongFeatureType(msg)
-    if not math.isfinite(value):
+    number = _double(value)
+    if not math.isfinite(number):
         msg = f"{rule.name} is not finite; send null where a value is not known"
         raise NonFiniteFeature(msg)
-    return float(value)
+    return number
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _double(value: float) -> float:
+    """Give a number as a double; NaN for an integer beyond all doubles."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.nan
 
 
 def read_features(text: str, features: tuple[str, ...]) -> FeatureRules:
@@ -215,9 +232,9 @@ class _Table:
 
     def number(self, key: str, default: float) -> float:
         value = self.table.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        if not _is_number(value) or math.isnan(number := _double(value)):
             self.refuse(key, "must be a number")
-        return float(value)
+        return number
 
 
 def _rule(name: str, raw: object) -> FeatureRule:
@@ -247,6 +264,8 @@ def _rule(name: str, raw: object) -> FeatureRule:
 
 
 def _step(table: _Table, kind: str) -> float | None:
+    if kind == "integer" and not _whole_or_unbounded(table, "min"):  # targets are counted from it
+        table.refuse("min", "must be whole for an integer")
     if "step" not in table.table:
         return 1.0 if kind == "integer" else None
     step = table.number("step", 0)
@@ -254,8 +273,8 @@ def _step(table: _Table, kind: str) -> float | None:
         table.refuse("step", "has no meaning for a category")
     if not 0 < step < math.inf:
         table.refuse("step", "must be above 0 and finite")
-    if kind == "integer" and not (step.is_integer() and _whole_or_unbounded(table, "min")):
-        table.refuse("step", "and min must be whole for an integer")
+    if kind == "integer" and not step.is_integer():
+        table.refuse("step", "must be whole for an integer")
     return step
 
 
@@ -267,7 +286,7 @@ def _whole_or_unbounded(table: _Table, key: str) -> bool:
 def _no_record(table: _Table) -> tuple[float, ...]:
     values = table.table.get("no_record", [])
     values = values if isinstance(values, list) else [values]
-    if any(isinstance(v, bool) or not isinstance(v, int | float) or not math.isfinite(v) for v in values):
+    if not all(_is_number(v) and math.isfinite(_double(v)) for v in values):
         table.refuse("no_record", "must be a list of finite numbers")
     return tuple(float(v) for v in values)
 

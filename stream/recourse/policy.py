@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import tomllib
 from dataclasses import dataclass, fields
 from typing import Literal
@@ -11,6 +10,7 @@ from stream.errors import ConfigurationError
 
 BAND_SIZE_MAX = 65_536  # a band is a reference near the cutoff; more rows than this are the whole pool
 DAYS_MAX = 3_650
+DOUBLE_BELOW = 2.0**1023  # TOML holds integers that no double does
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +48,8 @@ def read_policy(text: str) -> Policy:
     policy = Policy(**table)
     for key, good, what in (
         ("approve", policy.approve in ("above", "below"), 'must be "above" or "below"'),
-        ("epsilon", _number(policy.epsilon, math.inf), "must be a finite number, 0 or more"),
-        ("beta", _number(policy.beta, math.inf), "must be a finite number, 0 or more"),
+        ("epsilon", _number(policy.epsilon), "must be a finite number, 0 or more"),
+        ("beta", _number(policy.beta), "must be a finite number, 0 or more"),
         ("band_size", _whole(policy.band_size, 1, BAND_SIZE_MAX), f"must be whole, 1 to {BAND_SIZE_MAX}"),
         ("expiry_days", _whole(policy.expiry_days, 0, DAYS_MAX), f"must be whole, 0 to {DAYS_MAX}"),
         ("notice_days", _whole(policy.notice_days, 0, DAYS_MAX), f"must be whole, 0 to {DAYS_MAX}"),
@@ -61,8 +61,8 @@ def read_policy(text: str) -> Policy:
     return policy
 
 
-def _number(value: object, below: float) -> bool:
-    return not isinstance(value, bool) and isinstance(value, int | float) and 0 <= value < below
+def _number(value: object) -> bool:
+    return not isinstance(value, bool) and isinstance(value, int | float) and 0 <= value < DOUBLE_BELOW
 
 
 def _whole(value: object, low: int, high: int) -> bool:

@@ -52,7 +52,7 @@ def scores(
 
 
 @numba.njit(cache=True, nogil=True)
-def _score(  # noqa: PLR0917  (a kernel: arrays, no objects)
+def _score(  # noqa: PLR0913, PLR0917  (a kernel: arrays, no objects)
     codes: NDArray[Any],
     rows: NDArray[np.float64],
     query_codes: NDArray[np.int32],

@@ -1,0 +1,62 @@
+# Everything runs in .venv, which `make setup` makes from the locked dependencies; each target sees to that first.
+#   make demo      the whole story on this machine, with nothing else installed
+#   make test      all tests; on real Kafka and Redis where they are installed
+#   make check     what must be green before a commit: format, lint, types, import contracts, unit tests
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready-from-lock
+
+.PHONY: setup demo test check lint format nightly lock wheel clean
+.DEFAULT_GOAL := check
+
+setup: $(READY)
+
+$(READY): requirements-dev.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "coach-stream needs Python 3.11 or later; say which one with: make PYTHON=/path/to/python3 $(MAKECMDGOALS)" >&2; exit 2; }
+	@echo "making $(VENV) from the locked dependencies: a minute or two, once"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) \
+	  || { echo "this Python cannot make a virtual environment; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 2; }
+	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes --requirement requirements-dev.lock
+	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: setup
+	@$(BIN)/coach demo
+
+test: setup
+	@$(BIN)/python -m pytest -m "not nightly"
+
+check: lint
+	@$(BIN)/python -m pytest -q -m "not service and not chaos and not judge and not nightly" --cov --cov-report=term:skip-covered
+
+lint: setup
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: setup
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+nightly: setup
+	@$(BIN)/python -m pytest -m nightly
+
+# The image is built from requirements.lock; the tools of requirements-dev.lock come on top of the very same versions.
+LOCK := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --quiet \
+  --custom-compile-command "make lock"
+
+lock: setup
+	@$(LOCK) --output-file requirements.lock
+	@$(LOCK) --extra dev --constraints requirements.lock --output-file requirements-dev.lock
+	@echo 'hatchling' | $(BIN)/uv pip compile - --constraints requirements-dev.lock --universal --python-version 3.11 \
+	  --generate-hashes --quiet --custom-compile-command "make lock" --output-file requirements-build.lock
+
+wheel: setup
+	@$(BIN)/python -m hatchling build --target wheel
+
+clean:
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage

@@ -1,0 +1,233 @@
+"""Model, pool, features.toml and policy.toml -> a bundle on disk, if and only if the gate finds every bit equal."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from stream.bundle.folders import made_whole, refuse_occupied
+from stream.bundle.manifest import (
+    FEATURES,
+    FORMAT_VERSION,
+    LEAF_MATRIX,
+    MANIFEST,
+    MODEL_FILES,
+    POLICY,
+    FileEntry,
+    Manifest,
+    digest_of,
+    digest_of_file,
+    encode_manifest,
+)
+from stream.bundle.pool import Pool, read_pool
+from stream.bundle.probe import ProbeReport, probe
+from stream.bundle.read_model import read_model
+from stream.errors import ConfigurationError, InvalidDecision
+from stream.events import ThresholdScale
+from stream.forest.ledger import leaf_units
+from stream.forest.link import Link, link_of
+from stream.forest.trees import Forest, TreesUsed
+from stream.recourse.features import FeatureRules, read_features
+from stream.recourse.leaf_matrix import LeafMatrix, build_leaf_matrix
+from stream.recourse.policy import Policy, read_policy
+from stream.recourse.record import ENGINE_VERSION
+from stream.recourse.size import largest_record
+
+Progress: TypeAlias = Callable[[str, int, int], None]  # stage, done, total
+
+MODEL_ID: Final = "model"
+VERSION_DIGITS: Final = 12
+RECORD_BYTES_MAX: Final = 4 << 20  # what the audit topic takes by default
+DECISION_BYTES_MAX: Final = 1 << 20  # what the decisions topic takes by default; the audit holds the decision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """A finished bundle, and what the gate compared."""
+
+    folder: Path
+    manifest: Manifest
+    bundle_sha256: str
+    probe: ProbeReport
+    ignored_columns: tuple[str, ...]
+
+
+def build_bundle(  # noqa: PLR0913 - one keyword per flag of `coach bundle build`
+    *,
+    model_path: Path,
+    pool_path: Path,
+    features_path: Path,
+    threshold: float,
+    out_dir: Path,
+    threshold_scale: ThresholdScale = "probability",
+    policy_path: Path | None = None,
+    target_column: str | None = None,
+    missing: float | None = None,
+    trees: TreesUsed | None = None,
+    model_id: str = MODEL_ID,
+    model_version: str | None = None,
+    revision: int = 1,
+    reference_key: bytes | None = None,
+    record_bytes_max: int = RECORD_BYTES_MAX,
+    decision_bytes_max: int = DECISION_BYTES_MAX,
+    progress: Progress = lambda _stage, _done, _total: None,
+) -> Built:
+    """Build a bundle at `out_dir`, which comes into being whole or not at all. Same inputs, same bytes.
+
+    `model_version` is by default the first digits of the model file's SHA-256. Without a `reference_key`, the key
+    behind the comparator references is made of the pool's rows: opaque to whoever does not have these.
+    Raises: ConfigurationError (ModelRefused among it) for inputs that cannot make a bundle, ProbeMismatch where the
+    owner library computes anything else than we do.
+    """
+    refuse_occupied(out_dir)
+    _check_arguments(missing, revision, model_id, model_version)
+    progress("reading the model", 0, 1)
+    forest, model = read_model(model_path, trees=trees)
+    features, policy_file = _read(features_path), _read(policy_path) if policy_path else b""
+    rules = read_features(_text(features, features_path), forest.features)
+    policy = read_policy(_text(policy_file, policy_path))
+    link = link_of(forest)
+    cutoff = _cutoff(link, threshold, threshold_scale, policy)
+    progress("reading the pool", 0, 1)
+    pool = read_pool(pool_path, rules, target_column=target_column)
+    report = probe(forest, link, model, pool.rows, progress=lambda done, total: progress("comparing", done, total))
+    progress("building the leaf matrix", 0, 1)
+    key = reference_key or _own_reference_key(pool)
+    matrix = build_leaf_matrix(forest, pool.rows, rules, policy.approve, key)
+    audit_trees, audit_record_bytes = _audit_size(forest, rules, policy, record_bytes_max, decision_bytes_max)
+    with made_whole(out_dir) as draft:
+        progress("writing", 0, 1)
+        model_file = MODEL_FILES[model_path.suffix.lower()]
+        manifest: Manifest = {
+            "format_version": FORMAT_VERSION,
+            "engine_version": ENGINE_VERSION,
+            "model_id": model_id,
+            "model_version": model_version or digest_of(model)[:VERSION_DIGITS],
+            "revision": revision,
+            "library": forest.library,
+            "library_version": forest.library_version,
+            "objective": forest.objective,
+            "link": link.name,
+            "approve": policy.approve,
+            "threshold": threshold,
+            "threshold_scale": threshold_scale,
+            "cutoff_margin": cutoff,
+            "trees": trees,
+            "trees_used": forest.trees,
+            "forest_sha256": forest.digest,
+            "features": [{"name": rule.name, "type": rule.type} for rule in rules.rules],
+            "pool": {
+                "rows": len(pool.rows),
+                "accepted": _accepted(matrix, cutoff, policy, pool),
+                "sha256": pool.sha256,
+            },
+            "audit_trees": audit_trees,
+            "audit_record_bytes_max": audit_record_bytes,
+            "files": _write(draft, {model_file: model, FEATURES: features, POLICY: policy_file}, matrix),
+        }
+        content = encode_manifest(manifest)
+        (draft / MANIFEST).write_bytes(content)
+    progress("writing", 1, 1)
+    return Built(
+        folder=out_dir,
+        manifest=manifest,
+        bundle_sha256=digest_of(content),
+        probe=report,
+        ignored_columns=pool.ignored,
+    )
+
+
+def _check_arguments(missing: float | None, revision: int, model_id: str, model_version: str | None) -> None:
+    if missing is not None and not math.isnan(missing):
+        message = (
+            f"--missing {missing:g}: a number that stands for missing is not supported yet, for decisions would have to "
+            "be read alike; leave such cells of the pool empty, and send null"
+        )
+        raise ConfigurationError(message)
+    if revision < 1:
+        message = f"--revision {revision} must be 1 or more"
+        raise ConfigurationError(message)
+    for flag, name in (("--model-id", model_id), ("--model-version", model_version)):
+        if name is not None and (not name or "/" in name or not name.isprintable()):
+            message = f"{flag} must be printable and without a slash, for it is part of a key on the models topic"
+            raise ConfigurationError(message)
+
+
+def _own_reference_key(pool: Pool) -> bytes:
+    """Derive a key that only holders of the pool can; not its published digest, which every audit record carries."""
+    return hmac.digest(b"coach comparator reference", pool.rows.tobytes(), hashlib.sha256)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        message = f"{path} cannot be read: {error.strerror or error}"
+        raise ConfigurationError(message) from error
+
+
+def _text(content: bytes, path: Path | None) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        message = f"{path} is not UTF-8 text"
+        raise ConfigurationError(message) from error
+
+
+def _cutoff(link: Link, threshold: float, scale: ThresholdScale, policy: Policy) -> float:
+    try:
+        return link.cutoff(threshold, scale, policy.approve)
+    except InvalidDecision as error:
+        message = f"--threshold {threshold:g}: {error}"
+        raise ConfigurationError(message) from error
+
+
+def _accepted(matrix: LeafMatrix, cutoff: float, policy: Policy, pool: Pool) -> int:
+    """How many people of the pool the model accepts; with nobody, there is nobody to learn from."""
+    accepted = len(matrix) - matrix.first_past(cutoff, policy.sign)
+    if accepted == 0:
+        message = (
+            f"the model accepts none of the {len(pool.rows)} rows of the pool at this threshold; check --threshold, "
+            f"--threshold-scale and `approve` of policy.toml (now {policy.approve!r})"
+        )
+        raise ConfigurationError(message)
+    return accepted
+
+
+def _audit_size(
+    forest: Forest, rules: FeatureRules, policy: Policy, record_bytes_max: int, decision_bytes_max: int
+) -> tuple[bool, int]:
+    """Whether audit records carry per-tree detail, and the size that none exceeds.
+
+    The rule: with detail if the largest possible record still fits the topic, else without, else no bundle.
+    """
+    largest = largest_record(
+        forest, leaf_units(forest), rules, band_size=policy.band_size, decision_bytes=decision_bytes_max
+    )
+    if largest.with_trees <= record_bytes_max:
+        return True, largest.with_trees
+    if largest.without_trees <= record_bytes_max:
+        return False, largest.without_trees
+    message = (
+        f"an audit record could take {largest.without_trees} bytes even without per-tree detail, more than the "
+        f"{record_bytes_max} of --record-bytes-max; raise it together with the audit topic's max.message.bytes"
+    )
+    raise ConfigurationError(message)
+
+
+def _write(draft: Path, files: dict[str, bytes], matrix: LeafMatrix) -> dict[str, FileEntry]:
+    for name, content in files.items():
+        (draft / name).write_bytes(content)
+    (draft / LEAF_MATRIX).mkdir()
+    arrays = matrix.arrays()
+    for name, array in arrays.items():
+        np.save(draft / LEAF_MATRIX / f"{name}.npy", np.ascontiguousarray(array), allow_pickle=False)
+    paths = [*files, *(f"{LEAF_MATRIX}/{name}.npy" for name in arrays)]
+    return {path: digest_of_file(draft / path) for path in paths}

@@ -1,0 +1,60 @@
+"""Folders that come into being whole: written beside their place, then renamed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from stream.errors import ConfigurationError
+
+FOLDER_MODE: Final = 0o755  # a temporary folder is its owner's alone; a finished one is like any other
+
+
+@contextmanager
+def made_whole(folder: Path) -> Iterator[Path]:
+    """Give a temporary folder to fill; at the end it becomes `folder`, or vanishes if filling it failed.
+
+    Raises: ConfigurationError where `folder` is there already and not empty, or its parent cannot be written.
+    """
+    refuse_occupied(folder)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    except OSError as error:
+        message = f"cannot write beside {folder}: {error.strerror or error}"
+        raise ConfigurationError(message) from error
+    try:
+        yield draft
+        for path in draft.rglob("*"):
+            _to_disk(path)
+        draft.chmod(FOLDER_MODE)
+        try:
+            draft.rename(folder)
+        except OSError as error:
+            refuse_occupied(folder)  # somebody was faster
+            message = f"cannot put the finished folder at {folder}: {error.strerror or error}"
+            raise ConfigurationError(message) from error
+        _to_disk(folder.parent)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def refuse_occupied(folder: Path) -> None:
+    """Raise ConfigurationError where something is at `folder` already that a new one would replace."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        message = f"{folder} exists and is not empty; remove it or choose another place"
+        raise ConfigurationError(message)
+
+
+def _to_disk(path: Path) -> None:
+    """Make sure a power cut does not take it back."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,146 @@
+"""manifest.json: what a bundle is, and the digest of everything else in it. Its own digest names the bundle.
+
+A bundle is a folder:
+
+    manifest.json
+    model.json | model.ubj | model.txt   the model file, byte for byte as it was given
+    features.toml, policy.toml           likewise; policy.toml is empty where none was given
+    leaf_matrix/<array>.npy              the training pool as the method needs it, memory-mapped by whoever opens it
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, Literal, TypedDict, cast
+
+from stream.errors import BundleUnavailable, ConfigurationError, CorruptionError
+from stream.events import PublishedFeature, ThresholdScale
+from stream.forest.trees import Library, TreesUsed
+
+FORMAT_VERSION: Final = 1  # raised when a bundle of the new format cannot be opened by older code
+MANIFEST: Final = "manifest.json"
+FEATURES: Final = "features.toml"
+POLICY: Final = "policy.toml"
+LEAF_MATRIX: Final = "leaf_matrix"
+MODEL_FILES: Final = {".json": "model.json", ".ubj": "model.ubj", ".txt": "model.txt"}
+READ_BYTES: Final = 1 << 20
+
+
+class FileEntry(TypedDict):
+    """One file of the bundle."""
+
+    sha256: str
+    bytes: int
+
+
+class PoolEntry(TypedDict):
+    """The training pool. `accepted`: rows that the model accepts at the bundle's own threshold."""
+
+    rows: int
+    accepted: int
+    sha256: str  # over feature names and values as the model takes them, so not of the file's format
+
+
+class Manifest(TypedDict):
+    """The content of manifest.json. A pure function of the inputs of the build."""
+
+    format_version: int
+    engine_version: str
+    model_id: str
+    model_version: str
+    revision: int
+    library: Library
+    library_version: str  # of the writer of the model file, as far as it says
+    objective: str
+    link: str
+    approve: Literal["above", "below"]
+    threshold: float
+    threshold_scale: ThresholdScale
+    cutoff_margin: float
+    trees: TreesUsed | None  # the choice, where the file left one
+    trees_used: int
+    forest_sha256: str
+    features: list[PublishedFeature]
+    pool: PoolEntry
+    audit_trees: bool  # whether audit records carry per-tree detail
+    audit_record_bytes_max: int  # no audit record of this bundle is larger
+    files: dict[str, FileEntry]
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """The bytes of manifest.json: sorted keys, so equal manifests have equal bytes."""
+    return (json.dumps(manifest, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def digest_of(content: bytes) -> str:
+    """SHA-256 in hex."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def digest_of_file(path: Path) -> FileEntry:
+    """Digest and size of a file, read in pieces."""
+    digest, size = hashlib.sha256(), 0
+    with path.open("rb") as file:
+        while piece := file.read(READ_BYTES):
+            digest.update(piece)
+            size += len(piece)
+    return {"sha256": digest.hexdigest(), "bytes": size}
+
+
+def decode_manifest(content: bytes, where: str) -> Manifest:
+    """Read a manifest. `where` is what messages call its place.
+
+    Raises: CorruptionError where it is none, ConfigurationError where its format is newer than this code.
+    """
+    try:
+        manifest: Any = json.loads(content)
+        version = manifest["format_version"]
+    except (ValueError, KeyError, TypeError) as error:
+        message = f"{where}/{MANIFEST} is not the manifest of a bundle; build or fetch the bundle again"
+        raise CorruptionError(message) from error
+    if version != FORMAT_VERSION:
+        message = f"{where} has bundle format {version}, this coach reads {FORMAT_VERSION}; build it again or upgrade"
+        raise ConfigurationError(message)
+    absent = sorted(Manifest.__required_keys__ - set(manifest))
+    if absent or not all(_is_inside(path) for path in manifest["files"]):
+        what = f"lacks {', '.join(absent)}" if absent else "names a file outside the bundle"
+        message = f"{where}/{MANIFEST} {what}; build or fetch the bundle again"
+        raise CorruptionError(message)
+    return cast("Manifest", manifest)
+
+
+def read_manifest(folder: Path) -> tuple[Manifest, str]:
+    """The manifest of the bundle in `folder`, and the bundle's digest.
+
+    Raises: BundleUnavailable where there is none, and as `decode_manifest` does.
+    """
+    try:
+        content = (folder / MANIFEST).read_bytes()
+    except OSError as error:
+        message = f"no bundle at {folder}: {MANIFEST} cannot be read ({error.strerror or error})"
+        raise BundleUnavailable(message) from error
+    return decode_manifest(content, str(folder)), digest_of(content)
+
+
+def check_files(folder: Path, manifest: Manifest) -> None:
+    """Compare every file of the bundle in `folder` with its digest.
+
+    Raises: CorruptionError that names the first file that is absent or differs.
+    """
+    for path, entry in sorted(manifest["files"].items()):
+        try:
+            found = digest_of_file(folder / path)
+        except OSError as error:
+            message = f"{folder / path} cannot be read ({error.strerror or error}); build or fetch the bundle again"
+            raise CorruptionError(message) from error
+        if found != entry:
+            message = f"{folder / path} is not the file that the manifest names; build or fetch the bundle again"
+            raise CorruptionError(message)
+
+
+def _is_inside(path: str) -> bool:
+    """Whether a path of the manifest stays in the bundle's folder."""
+    parts = PurePosixPath(path)
+    return bool(parts.parts) and not parts.is_absolute() and ".." not in parts.parts and path != MANIFEST

@@ -1,0 +1,241 @@
+"""`coach bundle`: build a bundle from a model and its training pool, or look into one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import click
+
+from stream.bundle.build import DECISION_BYTES_MAX, MODEL_ID, RECORD_BYTES_MAX, Built, build_bundle
+from stream.bundle.manifest import Manifest, check_files, read_manifest
+from stream.errors import ConfigurationError
+from stream.events import ThresholdScale
+from stream.forest.trees import TreesUsed
+
+FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+FOLDER: Final = click.Path(exists=True, file_okay=False, path_type=Path)
+MEGABYTE: Final = 1e6
+
+
+# A line of \b keeps click from filling what follows it.
+GROUP_EXAMPLE: Final = """\b
+Example:
+  coach bundle build --model model.json --pool pool.csv --features features.toml --threshold 0.5 --out bundle
+  coach bundle show bundle"""
+BUILD_EXAMPLE: Final = """\b
+Example:
+  coach bundle build --model model.json --pool pool.csv.gz --target-column target \\
+    --features features.toml --policy policy.toml --threshold 0.5 --out bundle"""
+SHOW_EXAMPLE: Final = """\b
+Example:
+  coach bundle show bundle"""
+
+
+@click.group("bundle", epilog=GROUP_EXAMPLE)
+def bundle() -> None:
+    """Build a bundle from a model and its training pool, or look into one."""
+
+
+@bundle.command(epilog=BUILD_EXAMPLE)
+@click.option("--model", "model_path", type=FILE, required=True, help="XGBoost .json or .ubj, or LightGBM .txt.")
+@click.option("--pool", "pool_path", type=FILE, required=True, help="Training data: .csv, .csv.gz or .parquet.")
+@click.option("--features", "features_path", type=FILE, required=True, help="features.toml, a table per feature.")
+@click.option("--threshold", type=float, required=True, help="Where the model's decision turns.")
+@click.option(
+    "--threshold-scale",
+    type=click.Choice(["probability", "margin"]),
+    default="probability",
+    show_default=True,
+    help="What the threshold is compared with.",
+)
+@click.option("--policy", "policy_path", type=FILE, help="policy.toml; `approve` above or below, and more.")
+@click.option("--target-column", help="The pool's column with the outcome, which is not a feature.")
+@click.option("--missing", type=float, metavar="NUMBER", help="What stands for missing in the pool; only nan so far.")
+@click.option(
+    "--trees",
+    type=click.Choice(["best", "all"]),
+    help="Up to the best iteration, or all; required when the file has trees after the best.",
+)
+@click.option("--out", "out_dir", type=click.Path(path_type=Path), required=True, help="Folder to make.")
+@click.option("--model-id", default=MODEL_ID, show_default=True, help="How decisions name the model.")
+@click.option("--model-version", help="How they name its version.  [default: from the model file's digest]")
+@click.option("--revision", type=click.IntRange(min=1), default=1, show_default=True, help="Of the same version.")
+@click.option("--reference-key-file", type=FILE, help="Secret that turns pool rows into opaque references.")
+@click.option(
+    "--record-bytes-max",
+    type=click.IntRange(min=1),
+    default=RECORD_BYTES_MAX,
+    show_default=True,
+    help="Largest audit record that the topic takes. Beyond it, per-tree detail is dropped.",
+)
+@click.option(
+    "--decision-bytes-max",
+    type=click.IntRange(min=1),
+    default=DECISION_BYTES_MAX,
+    show_default=True,
+    help="Largest decision that the topic takes; the audit record holds it.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
+def build(  # noqa: PLR0913 - one parameter per flag
+    *,
+    model_path: Path,
+    pool_path: Path,
+    features_path: Path,
+    threshold: float,
+    threshold_scale: ThresholdScale,
+    policy_path: Path | None,
+    target_column: str | None,
+    missing: float | None,
+    trees: TreesUsed | None,
+    out_dir: Path,
+    model_id: str,
+    model_version: str | None,
+    revision: int,
+    reference_key_file: Path | None,
+    record_bytes_max: int,
+    decision_bytes_max: int,
+    as_json: bool,
+) -> None:
+    """Build a bundle, if the model's own library computes exactly what we do.
+
+    Leaves, margins and probabilities are compared on the whole pool and around every threshold; one differing bit
+    refuses the bundle (exit 1). Same inputs give the same bytes.
+    """
+    built = build_bundle(
+        model_path=model_path,
+        pool_path=pool_path,
+        features_path=features_path,
+        threshold=threshold,
+        threshold_scale=threshold_scale,
+        policy_path=policy_path,
+        target_column=target_column,
+        missing=missing,
+        trees=trees,
+        out_dir=out_dir,
+        model_id=model_id,
+        model_version=model_version,
+        revision=revision,
+        reference_key=_secret(reference_key_file),
+        record_bytes_max=record_bytes_max,
+        decision_bytes_max=decision_bytes_max,
+        progress=Progress(terminal=click.get_text_stream("stderr").isatty()),
+    )
+    if as_json:
+        click.echo(json.dumps(_built_for_machines(built), sort_keys=True))
+    else:
+        for line in _built_for_people(built):
+            click.echo(line)
+
+
+@bundle.command(epilog=SHOW_EXAMPLE)
+@click.argument("folder", type=FOLDER)
+@click.option("--json", "as_json", is_flag=True, help="Print the manifest and the digest as one JSON object.")
+def show(*, folder: Path, as_json: bool) -> None:
+    """Say what is in a bundle, and check that each file is the one that was built."""
+    manifest, digest = read_manifest(folder)
+    check_files(folder, manifest)
+    if as_json:
+        click.echo(json.dumps({"bundle_sha256": digest, "manifest": manifest}, sort_keys=True))
+        return
+    for line in _facts(manifest, digest):
+        click.echo(line)
+
+
+class Progress:
+    """Shows a build's stages on standard error: a bar on a terminal, a line per stage elsewhere."""
+
+    def __init__(self, *, terminal: bool) -> None:
+        self._stage = ""
+        self._percent = -1
+        self._terminal = terminal
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        """Take note of how far a stage is."""
+        percent = 100 * done // max(total, 1)
+        if self._terminal:
+            if (stage, percent) != (self._stage, self._percent):
+                width = 30
+                filled = width * percent // 100
+                click.echo(
+                    f"\r\x1b[K{'#' * filled}{'.' * (width - filled)} {percent:3d}% {stage}",
+                    err=True,
+                    nl=False,
+                    color=True,
+                )
+                if (stage, percent) == ("writing", 100):
+                    click.echo("\r\x1b[K", err=True, nl=False, color=True)
+        elif stage != self._stage:
+            click.echo(f"{stage} ...", err=True)
+        self._stage, self._percent = stage, percent
+
+
+def _secret(path: Path | None) -> bytes | None:
+    if path is None:
+        return None
+    secret = path.read_bytes().strip()
+    if not secret:
+        message = f"--reference-key-file {path} is empty"
+        raise ConfigurationError(message)
+    return secret
+
+
+def _built_for_machines(built: Built) -> dict[str, Any]:
+    report = built.probe
+    return {
+        "bundle": str(built.folder),
+        "bundle_sha256": built.bundle_sha256,
+        "manifest": built.manifest,
+        "ignored_columns": list(built.ignored_columns),
+        "probe": {
+            "rows": report.rows,
+            "pool_rows": report.pool_rows,
+            "threshold_rows": report.threshold_rows,
+            "tripping_rows": report.tripping_rows,
+            "library": report.library,
+            "library_version": report.library_version,
+        },
+    }
+
+
+def _built_for_people(built: Built) -> list[str]:
+    report = built.probe
+    lines = [
+        f"built {built.folder}",
+        *_facts(built.manifest, built.bundle_sha256),
+        _fact(
+            "compared",
+            f"{report.rows:,} rows with {report.library} {report.library_version}, every bit equal: "
+            f"{report.pool_rows:,} of the pool, {report.threshold_rows:,} around thresholds, "
+            f"{report.tripping_rows:,} missing, zero and the like",
+        ),
+    ]
+    if built.ignored_columns:
+        lines.append(_fact("not used", f"the pool's columns {', '.join(built.ignored_columns)}"))
+    return lines
+
+
+def _facts(manifest: Manifest, digest: str) -> list[str]:
+    bytes_in_all = sum(entry["bytes"] for entry in manifest["files"].values())
+    pool = manifest["pool"]
+    side: Literal["at or above", "at or below"] = "at or above" if manifest["approve"] == "above" else "at or below"
+    writer = " ".join(word for word in (manifest["library"], manifest["library_version"]) if word)
+    detail = "with per-tree detail" if manifest["audit_trees"] else "without per-tree detail, which would not fit"
+    return [
+        _fact("bundle", digest),
+        _fact("model", f"{manifest['model_id']} {manifest['model_version']} revision {manifest['revision']}"),
+        _fact("trained by", f"{writer}, {manifest['objective']}, {manifest['trees_used']} trees"),
+        _fact(
+            "accepts",
+            f"{side} {manifest['threshold_scale']} {manifest['threshold']:g} (margin {manifest['cutoff_margin']:.9g})",
+        ),
+        _fact("features", f"{len(manifest['features'])}"),
+        _fact("pool", f"{pool['rows']:,} rows, {pool['accepted']:,} of them accepted"),
+        _fact("audit record", f"at most {manifest['audit_record_bytes_max']:,} bytes, {detail}"),
+        _fact("on disk", f"{bytes_in_all / MEGABYTE:.1f} MB in {len(manifest['files'])} files"),
+    ]
+
+
+def _fact(name: str, what: str) -> str:
+    return f"  {name:13s} {what}"

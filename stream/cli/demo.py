@@ -1,0 +1,113 @@
+"""`coach demo`: the whole story on this machine."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NoReturn
+
+import click
+
+from stream.demo.german_credit import default_cache
+from stream.demo.script import german_credit_script, own_script
+from stream.demo.story import tell
+from stream.errors import ConfigurationError
+
+FAULTS_SHOWN_MAX: Final = 20
+TERMINATED: Final = 143  # 128 + SIGTERM
+
+
+@click.command()
+@click.option("--data", type=click.Path(path_type=Path), help="Your own past applications: .csv, .csv.gz or .parquet.")
+@click.option("--features", type=click.Path(path_type=Path), help="features.toml for --data, a table per column.")
+@click.option("--target-column", help="Column of --data that says how each application turned out.")
+@click.option("--favourable", default="1", show_default=True, help="The good value of the target column.")
+@click.option("--exclude", multiple=True, metavar="COLUMN", help="Column of --data that is no feature; repeatable.")
+@click.option("--threshold", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.5, show_default=True)
+@click.option(
+    "--rate", type=click.FloatRange(0, min_open=True), default=100.0, show_default=True, help="Decisions a second."
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), help="Keep bundle, answers and log in this new folder."
+)
+@click.option(
+    "--cache-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    envvar="COACH_CACHE_DIR",
+    help="Where the downloaded data is kept.  [default: ~/.cache/coach-stream]",
+)
+@click.pass_context
+def demo(  # noqa: PLR0913, PLR0917 - one parameter per flag
+    ctx: click.Context,
+    data: Path | None,
+    features: Path | None,
+    target_column: str | None,
+    favourable: str,
+    exclude: tuple[str, ...],
+    threshold: float,
+    rate: float,
+    out: Path | None,
+    cache_dir: Path | None,
+) -> None:
+    r"""Show everything on this machine, with nothing installed but this package.
+
+    Starts an embedded Kafka and Redis, trains a model on the German credit data (or on yours), publishes it, lets the
+    real worker answer every declined application, prints three of the answers, and verifies every audit record.
+
+    \b
+    Example:
+      coach demo
+      coach demo --data loans.csv --features features.toml --target-column repaid
+    """
+    signal.signal(signal.SIGTERM, _terminate)
+    with _folder(out) as folder:
+        if data is None:
+            cache = cache_dir or default_cache()
+            script = german_credit_script(folder, threshold=threshold, per_second=rate, cache=cache)
+        else:
+            script = own_script(
+                folder,
+                data=data,
+                features=features,
+                target=target_column,
+                favourable=favourable,
+                leave_out=exclude,
+                threshold=threshold,
+                per_second=rate,
+            )
+        faults = tell(script, click.echo, _progress)
+    for fault in faults[:FAULTS_SHOWN_MAX]:
+        click.echo(fault, err=True)
+    if out is not None:
+        click.echo(f"\nThe files are in {out}; look into the bundle with: coach bundle show {out / 'bundle'}")
+    ctx.exit(1 if faults else 0)
+
+
+@contextmanager
+def _folder(out: Path | None) -> Iterator[Path]:
+    """The named folder, which must not hold anything yet, or one that goes away afterwards."""
+    if out is None:
+        with tempfile.TemporaryDirectory(prefix="coach-demo-") as folder:
+            yield Path(folder)
+        return
+    if out.exists() and any(out.iterdir()):
+        reason = f"--out {out} is not empty; name a new folder"
+        raise ConfigurationError(reason)
+    out.mkdir(parents=True, exist_ok=True)
+    yield out
+
+
+@contextmanager
+def _progress(length: int, label: str) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal; elsewhere its label alone, as a plain line."""
+    with click.progressbar(length=length, label=label) as bar:
+        yield bar.update
+
+
+def _terminate(_signal: int, _frame: object) -> NoReturn:
+    """Leave as after an exception, so that everything that was started is stopped."""
+    sys.exit(TERMINATED)

@@ -1,0 +1,107 @@
+"""The `coach` command: finds sub-commands, and turns each error into an exit code and one line, here and only here."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any, Final
+
+import click
+
+from stream.errors import ConfigurationError, DependencyError, StreamError
+
+FOUND_SOMETHING_WRONG: Final = 1
+WRONG_USAGE: Final = 2
+DEPENDENCY_UNREACHABLE: Final = 3
+INTERRUPTED: Final = 130  # 128 + SIGINT, what a shell reports
+
+
+@dataclass(frozen=True, slots=True)
+class Subcommand:
+    """Where a sub-command is defined, and what `coach --help` says without importing it."""
+
+    module: str
+    summary: str
+
+
+SUBCOMMANDS: Final = {  # in the order in which one meets them
+    "demo": Subcommand("stream.cli.demo", "The whole story on this machine, with nothing else installed."),
+    "bundle": Subcommand("stream.cli.bundle", "Build a bundle from a model and its training pool, or look into one."),
+    "model": Subcommand("stream.cli.model", "Publish a bundle to the workers, or list what is published."),
+    "recommend": Subcommand("stream.cli.recommend", "Answer the declined rows of a file, offline."),
+    "worker": Subcommand("stream.cli.worker", "Answer declined decisions from Kafka as they come."),
+    "audit": Subcommand("stream.cli.audit", "Re-check audit records."),
+    "topics": Subcommand("stream.cli.topics", "Create the topics, or check that they are as they must be."),
+}
+
+
+def exit_code(error: StreamError) -> int:
+    """What the process reports for an error: 2 the user's to mend, 3 a dependency's, 1 everything found wrong."""
+    if isinstance(error, ConfigurationError):
+        return WRONG_USAGE
+    if isinstance(error, DependencyError):
+        return DEPENDENCY_UNREACHABLE
+    return FOUND_SOMETHING_WRONG
+
+
+def one_line(error: StreamError) -> str:
+    """The error's message without line breaks, or its name when it has none."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+class Coach(click.Group):
+    """A group that imports a sub-command only when it is asked for, so that `coach --help` is quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Name the sub-commands."""
+        return list(SUBCOMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as above
+        """Import one; None when there is no such command."""
+        if cmd_name not in SUBCOMMANDS:
+            return None
+        command: click.Command = getattr(importlib.import_module(SUBCOMMANDS[cmd_name].module), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the sub-commands with their summaries, without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.summary) for name, command in SUBCOMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's signature
+        """Run the sub-command; an error of ours becomes one line on standard error and an exit code."""
+        try:
+            return super().invoke(ctx)
+        except StreamError as error:
+            if ctx.params["debug"]:
+                raise
+            click.echo(f"coach: {one_line(error)}", err=True)
+            ctx.exit(exit_code(error))
+        except KeyboardInterrupt:
+            click.echo("coach: interrupted", err=True)
+            ctx.exit(INTERRUPTED)
+
+
+@click.group(cls=Coach, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.option("--debug", is_flag=True, envvar="COACH_DEBUG", help="Show the full traceback of an error.")
+@click.version_option(version("coach-stream"), prog_name="coach")
+def coach(debug: bool) -> None:  # noqa: FBT001 - `Coach.invoke` reads it from the context
+    r"""Feasible, model-verified recourse for declined credit decisions, with an exact audit record.
+
+    \b
+    Example:
+      coach demo
+      coach bundle build --help
+
+    Exit codes: 0 done; 1 found something wrong; 2 usage or configuration; 3 a dependency is unreachable.
+    """
+
+
+def main() -> None:
+    """Run `coach` with the process's arguments, and exit."""
+    coach(prog_name="coach")
+
+
+if __name__ == "__main__":
+    main()

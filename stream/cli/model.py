@@ -1,0 +1,153 @@
+"""`coach model publish` and `coach model list`: which bundle answers from when on."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from stream.errors import ConfigurationError, RedisUnavailable
+from stream.wire.clients import redis_client
+from stream.wire.leaf_cache import holds_bundle, read_pointer
+from stream.wire.times import time_ms
+from stream.worker.model_table import Publication
+from stream.worker.publishing import Request, publish, read_models
+from stream.worker.settings import Settings, read_settings
+
+MIB = 1 << 20
+LINES_FROM_BYTES = 64 * MIB  # below, one line at the end is enough
+
+
+@click.group()
+def model() -> None:
+    """Publish a bundle to the workers, or list what is published.
+
+    Example: coach model list
+    """
+
+
+@model.command(name="publish")
+@click.argument("uri")
+@click.option(
+    "--effective-from", help="RFC 3339 time from which decisions are answered by it; without it, from now on."
+)
+@click.option("--approved-by", help="Who approved it.")
+@click.option("--supersedes", help="Key of the publication that it replaces, such as consumer-loan/2026-10/1.")
+@click.option("--kafka-brokers", help="host:port,host:port; else COACH_KAFKA_BROKERS.")
+@click.option("--redis-url", help="redis://, rediss:// or unix://; else COACH_REDIS_URL.")
+@click.option("--json", "as_json", is_flag=True, help="Write the publication as JSON.")
+def publish_command(
+    *,
+    uri: str,
+    effective_from: str | None,
+    approved_by: str | None,
+    supersedes: str | None,
+    kafka_brokers: str | None,
+    redis_url: str | None,
+    as_json: bool,
+) -> None:
+    """Publish the bundle at URI, a folder or anything that fsspec reads, to Redis and the `models` topic.
+
+    A decision is answered by the highest revision of its model version that was effective at its event_time, so give
+    --effective-from when decisions of the past shall be answered too. A rollback is a new publication: build the old
+    content with a higher --revision.
+
+    Example: coach model publish my-bundle --effective-from 2026-11-01T00:00:00Z --approved-by "Model Risk"
+    """
+    settings = read_settings(kafka_brokers=kafka_brokers, redis_url=redis_url)
+    request = Request(
+        uri=uri,
+        effective_from_ms=None if effective_from is None else _time("--effective-from", effective_from),
+        approved_by=approved_by,
+        supersedes=supersedes,
+    )
+    with _progress() as progress:
+        publication = publish(settings, request, progress=progress)
+    if as_json:
+        click.echo(json.dumps({**publication.published, "epoch": publication.epoch}))
+        return
+    one = publication.published
+    name = f"{one['model_id']}/{one['model_version']}/{one['revision']}"
+    click.echo(f"published {name} (epoch {publication.epoch}), effective from {one['effective_from']}")
+
+
+@model.command(name="list")
+@click.option("--kafka-brokers", help="host:port,host:port; else COACH_KAFKA_BROKERS.")
+@click.option("--redis-url", help="redis://, rediss:// or unix://; else COACH_REDIS_URL.")
+@click.option("--json", "as_json", is_flag=True, help="Write one JSON list.")
+def list_command(*, kafka_brokers: str | None, redis_url: str | None, as_json: bool) -> None:
+    """List all publications in the order in which they were made, and whether Redis holds their bundles.
+
+    `current` marks the one that the model's pointer in Redis names.
+
+    Example: coach model list --json
+    """
+    settings = read_settings(kafka_brokers=kafka_brokers, redis_url=redis_url)
+    publications = read_models(settings).publications()
+    rows: list[dict[str, Any]] = [
+        {**one.published, "epoch": one.epoch, **state} for one, state in _cache_states(settings, publications)
+    ]
+    if as_json:
+        click.echo(json.dumps(rows))
+        return
+    if not rows:
+        click.echo("nothing is published")
+    for row in rows:
+        mark = "current" if row["current"] else ""
+        name = f"{row['model_id']}/{row['model_version']}/{row['revision']}"
+        click.echo(
+            f"epoch {row['epoch']:<5} {name:<40} from {row['effective_from']}  {row['bundle_sha256'][:12]}  "
+            f"cache: {row['cache']:<7} {mark}".rstrip()
+        )
+
+
+def _cache_states(
+    settings: Settings, publications: list[Publication]
+) -> Iterator[tuple[Publication, dict[str, str | bool]]]:
+    client = redis_client(settings.redis_url, timeout_s=settings.redis_timeout_s)
+    away = False
+    for one in publications:
+        state: dict[str, str | bool] = {"cache": "unknown", "current": False}
+        if not away:
+            try:
+                held = holds_bundle(client, one.published["bundle_sha256"])
+                pointer = read_pointer(client, one.published["model_id"])
+                state = {
+                    "cache": "held" if held else "absent",
+                    "current": pointer is not None and pointer.epoch == one.epoch,
+                }
+            except RedisUnavailable as error:
+                away = True
+                click.echo(f"the cache's state is unknown: {error}", err=True)
+        yield one, state
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal, a line at each tenth elsewhere; both on standard error."""
+    terminal, told = sys.stderr.isatty(), -1
+
+    def show(done: int, total: int) -> None:
+        nonlocal told
+        tenth = 10 if total == 0 else 10 * done // total
+        if terminal:
+            click.echo(f"\rto Redis: [{'#' * tenth:<10}] {done / MIB:.1f} of {total / MIB:.1f} MiB", err=True, nl=False)
+        elif tenth != told and (done == total or total >= LINES_FROM_BYTES):
+            click.echo(f"to Redis: {done / MIB:.1f} of {total / MIB:.1f} MiB", err=True)
+        told = tenth
+
+    yield show
+    if terminal and told >= 0:
+        click.echo(err=True)
+
+
+def _time(flag: str, text: str) -> int:
+    try:
+        return time_ms(text)
+    except ValueError as wrong:
+        reason = f"{flag}={text}: {wrong}"
+        raise ConfigurationError(reason) from wrong

@@ -1,0 +1,65 @@
+"""`coach topics apply`: creates the topics, or checks that they are as they must be."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from stream.worker.connections import kafka_properties
+from stream.worker.settings import read_settings
+from stream.worker.topics import PARTITIONS, TopicKeeper, topic_specs
+
+CANNOT_MEND = ("unmendable",)
+DIFFERS = ("missing", "different", "unmendable")
+
+
+@click.group()
+def topics() -> None:
+    """Create the topics, or check that they are as they must be.
+
+    Example: coach topics apply --dry-run
+    """
+
+
+@topics.command()
+@click.option("--dry-run", is_flag=True, help="Change nothing; exit with 1 when anything differs.")
+@click.option(
+    "--partitions",
+    type=click.IntRange(1, 10_000),
+    default=PARTITIONS,
+    show_default=True,
+    help="Partitions of a topic made now; `models` has one.",
+)
+@click.option(
+    "--replication", type=click.IntRange(1, 9), help="Copies of each partition; without it, as the brokers say."
+)
+@click.option("--kafka-brokers", help="host:port,host:port; else COACH_KAFKA_BROKERS.")
+@click.option("--json", "as_json", is_flag=True, help="Write the findings as JSON.")
+@click.pass_context
+def apply(
+    ctx: click.Context,
+    *,
+    dry_run: bool,
+    partitions: int,
+    replication: int | None,
+    kafka_brokers: str | None,
+    as_json: bool,
+) -> None:
+    """Bring the five topics to the sizes, retention and compaction that the settings ask for.
+
+    Run it as often as you like: what is right is left alone, sizes and retention may be larger than asked, and
+    partitions are never changed. Names and sizes are COACH_TOPIC_* and COACH_*_BYTES_MAX. The audit topic keeps its
+    records for 25 months, as US Regulation B asks.
+
+    Example: coach topics apply --kafka-brokers kafka-1:9092,kafka-2:9092 --partitions 12 --replication 3
+    """
+    settings = read_settings(kafka_brokers=kafka_brokers)
+    keeper = TopicKeeper(kafka_properties(settings), timeout_s=max(settings.start_wait_s, 1.0))
+    findings = keeper.apply(topic_specs(settings, partitions=partitions), replication=replication, dry_run=dry_run)
+    if as_json:
+        click.echo(json.dumps([{"topic": f.topic, "verdict": f.verdict, "detail": f.detail} for f in findings]))
+    else:
+        for finding in findings:
+            click.echo(f"{finding.verdict:<11} {finding.topic}{': ' * bool(finding.detail)}{finding.detail}")
+    ctx.exit(1 if any(one.verdict in (DIFFERS if dry_run else CANNOT_MEND) for one in findings) else 0)

@@ -1,0 +1,48 @@
+"""`coach worker`: answers declined decisions from Kafka until it is stopped."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from stream.worker.settings import documentation, masked, read_settings
+
+
+@click.command()
+@click.option("--start-at", help="earliest, latest, or an RFC 3339 time: where a group that never read begins.")
+@click.option("--kafka-brokers", help="host:port,host:port of the brokers to ask first.")
+@click.option("--redis-url", help="redis://, rediss:// or unix://")
+@click.option("--group", help="Consumer group; workers of one group share the partitions.")
+@click.option("--metrics-port", help="Port of /metrics and /health; 0: none.")
+@click.option("--log-level", help="DEBUG, INFO, WARNING or ERROR.")
+@click.option("--print-config", is_flag=True, help="Print all settings with their values, secrets masked, and exit.")
+@click.option("--json", "as_json", is_flag=True, help="With --print-config: as JSON.")
+def worker(*, print_config: bool, as_json: bool, **flags: str | None) -> None:
+    """Answer declined decisions from Kafka until SIGTERM or Ctrl-C.
+
+    Every setting is an environment variable COACH_*; `coach worker --print-config` lists them all, and the flags here
+    win over them. The log is one JSON object a line on standard error. Start as many workers as there are partitions:
+    they share them out among themselves.
+
+    A group that never read a partition begins nowhere by itself: say --start-at once. Offsets that are committed
+    already always win over it.
+
+    Example: coach worker --start-at earliest --kafka-brokers kafka:9092 --redis-url redis://redis:6379/0
+
+    Exit codes: 0 stopped; 2 a setting or topic is wrong; 3 Kafka, Redis or a bundle could not be reached for too long.
+    """
+    settings = read_settings(None, **flags)
+    if print_config:
+        shown = masked(settings)
+        if as_json:
+            click.echo(json.dumps(shown, indent=2))
+        else:
+            for variable, _, meaning in documentation():
+                click.echo(f"{variable}={shown[variable]}  # {meaning}")
+        return
+    from stream.worker.logs import set_up_logging  # noqa: PLC0415 - Faust and the model libraries take seconds to import
+    from stream.worker.run import run_worker  # noqa: PLC0415 - as above
+
+    set_up_logging(settings.log_level)
+    run_worker(settings)

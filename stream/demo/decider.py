@@ -1,0 +1,41 @@
+"""The lender's decision engine in the demo: each application, scored, becomes one JSON decision."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import orjson
+
+from stream.demo.credit_data import CreditData
+from stream.demo.scoring_model import Scores
+from stream.demo.traffic import Post
+
+
+def decisions(
+    data: CreditData, scores: Scores, *, model_id: str, model_version: str, threshold: float, decided_at: datetime
+) -> list[Post]:
+    """Decide about every application: approved where the model's probability is at or above the threshold.
+
+    What the model said is claimed in the decision, and the worker holds the claim against its own score, bit by bit.
+    """
+    event_time = decided_at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    posts = []
+    for i, features in enumerate(data.applications):
+        declined = bool(scores.probabilities[i] < threshold)
+        decision_id = f"{model_id}-{i + 1:05d}"
+        decision = {
+            "decision_id": decision_id,
+            "subject_ref": f"applicant-{i + 1:05d}",
+            "event_time": event_time,
+            "model_id": model_id,
+            "model_version": model_version,
+            "features": features,
+            "outcome": "declined" if declined else "approved",
+            "decline_basis": "model",
+            "margin": float(scores.margins[i]),
+            "probability": float(scores.probabilities[i]),
+            "threshold": threshold,
+            "threshold_scale": "probability",
+        }
+        posts.append(Post(decision_id=decision_id, value=orjson.dumps(decision), declined=declined))
+    return posts

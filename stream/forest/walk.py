@@ -1,0 +1,170 @@
+"""From rows to leaves to margins, bit for bit as the owner library walks and adds.
+
+XGBoost casts a row to float32 and asks `value < threshold`; LightGBM stays in float64 and asks `value <= threshold`.
+Both add the leaves in tree order, each in its own dtype. Kernels run on one thread and release the interpreter's lock.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeAlias
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from stream.errors import LeafOutOfRange
+from stream.forest.trees import INSIDE, Bools, Floats, Forest, Int32s
+
+Rows: TypeAlias = npt.NDArray[np.float64]
+
+
+class _Splits(NamedTuple):
+    """What a walk reads of a forest, in the form that numba takes as one argument."""
+
+    or_equal: bool
+    first_node: Int32s
+    feature: Int32s
+    threshold: Floats
+    left: Int32s
+    right: Int32s
+    default_left: Bools
+    leaf_slot: Int32s
+
+
+def leaf_slots(forest: Forest, rows: Rows) -> Int32s:
+    """The leaf each row reaches in each tree, as slots of `forest`.
+
+    Shapes: rows (rows, features) float64 in the model's feature order, NaN for missing -> (rows, trees) int32.
+    """
+    slots = np.empty((len(rows), forest.trees), np.int32)
+    _walk(
+        _as_compared(forest, rows),
+        _splits(forest),
+        slots,
+    )
+    return slots
+
+
+def margins(forest: Forest, slots: Int32s) -> Floats:
+    """Score rows by the leaves they reach, exactly as the booster behind `forest` does.
+
+    Shapes: slots (rows, trees) int32 -> (rows,) in the forest's dtype. Unit: log-odds.
+    Raises: LeafOutOfRange if a slot does not name a leaf of its own tree.
+    Source: Chen & Guestrin 2016, eq. 1, after the base margin; the order of the sum is the libraries'.
+    """
+    if slots.ndim != 2 or slots.shape[1] != forest.trees:  # noqa: PLR2004  (rows by trees)
+        message = f"leaf slots of shape {slots.shape} do not fit a forest of {forest.trees} trees"
+        raise LeafOutOfRange(message)
+    in_own_tree = (slots >= forest.first_leaf[:-1]) & (slots < forest.first_leaf[1:])
+    if not in_own_tree.all():
+        row, tree = np.argwhere(~in_own_tree)[0]
+        message = f"slot {slots[row, tree]} of row {row} is not a leaf of tree {tree}"
+        raise LeafOutOfRange(message)
+    total = np.empty(len(slots), forest.dtype)
+    _add(slots, forest.weight, forest.base_margin, total)
+    return total
+
+
+def margins_of(forest: Forest, rows: Rows) -> Floats:
+    """`margins(forest, leaf_slots(forest, rows))` without the array between them. Shapes: (rows, features) -> (rows,)."""
+    total = np.empty(len(rows), forest.dtype)
+    _score(
+        _as_compared(forest, rows),
+        _splits(forest),
+        forest.weight,
+        forest.base_margin,
+        total,
+    )
+    return total
+
+
+def leaf_ids(forest: Forest, slots: Int32s) -> Int32s:
+    """The library's own ids of these leaves, what its `pred_leaf` gives. Shapes as given."""
+    return forest.leaf_id[slots]
+
+
+def decisive_nodes(forest: Forest, slots_a: Int32s, slots_b: Int32s) -> Int32s:
+    """Per tree, the node where the paths to two leaves first part, as an absolute node; -1 where they are one leaf.
+
+    Shapes: slots_a, slots_b (trees,) -> (trees,) int32.
+    """
+    nodes = np.empty(len(slots_a), np.int32)
+    _part(forest.leaf_node[slots_a], forest.leaf_node[slots_b], forest.parent, forest.depth, nodes)
+    return nodes
+
+
+def _as_compared(forest: Forest, rows: Rows) -> Floats:
+    """The rows in the dtype in which the library compares them; past float32's range that is inf, as for XGBoost."""
+    if rows.ndim != 2 or rows.shape[1] != len(forest.features):  # noqa: PLR2004  (rows by features)
+        message = f"rows of shape {rows.shape} do not fit a forest of {len(forest.features)} features"
+        raise ValueError(message)
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(rows, dtype=forest.dtype)
+
+
+def _splits(forest: Forest) -> _Splits:
+    return _Splits(
+        forest.operator == "<=",
+        forest.first_node,
+        forest.split_feature,
+        forest.threshold,
+        forest.left,
+        forest.right,
+        forest.default_left,
+        forest.leaf_slot,
+    )
+
+
+@numba.njit(cache=True, nogil=True)
+def _slot(rows: Floats, row: int, splits: _Splits, tree: int) -> int:
+    """The leaf that one row reaches in one tree."""
+    node = splits.first_node[tree]
+    while splits.left[node] != INSIDE:
+        value = rows[row, splits.feature[node]]
+        threshold = splits.threshold[node]
+        if np.isnan(value):
+            goes_left = splits.default_left[node]
+        else:
+            goes_left = value < threshold or (splits.or_equal and value == threshold)
+        node = splits.left[node] if goes_left else splits.right[node]
+    return splits.leaf_slot[node]  # type: ignore[no-any-return]
+
+
+@numba.njit(cache=True, nogil=True)
+def _walk(rows: Floats, splits: _Splits, slots: Int32s) -> None:
+    for row in range(slots.shape[0]):
+        for tree in range(slots.shape[1]):
+            slots[row, tree] = _slot(rows, row, splits, tree)
+
+
+@numba.njit(cache=True, nogil=True)
+def _add(slots: Int32s, weight: Floats, base_margin: np.floating[Any], total: Floats) -> None:
+    for row in range(slots.shape[0]):
+        margin = base_margin  # a scalar of the forest's dtype, and so is every partial sum
+        for tree in range(slots.shape[1]):
+            margin += weight[slots[row, tree]]
+        total[row] = margin
+
+
+@numba.njit(cache=True, nogil=True)
+def _score(rows: Floats, splits: _Splits, weight: Floats, base_margin: np.floating[Any], total: Floats) -> None:
+    for row in range(total.shape[0]):
+        margin = base_margin
+        for tree in range(splits.first_node.shape[0] - 1):
+            margin += weight[_slot(rows, row, splits, tree)]
+        total[row] = margin
+
+
+@numba.njit(cache=True, nogil=True)
+def _part(node_a: Int32s, node_b: Int32s, parent: Int32s, depth: Int32s, parted_at: Int32s) -> None:
+    for i in range(parted_at.shape[0]):
+        a, b = node_a[i], node_b[i]
+        parted_at[i] = INSIDE
+        while a != b:  # climb from the deeper one; where they meet, the paths part
+            if depth[a] >= depth[b]:
+                a = parent[a]
+            else:
+                b = parent[b]
+            parted_at[i] = a
+        if parted_at[i] != INSIDE:
+            parted_at[i] = a

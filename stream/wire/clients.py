@@ -1,0 +1,88 @@
+"""Clients of Redis and Kafka from plain parameters, whose failures are typed errors that say which dependency is away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import redis
+from confluent_kafka import Consumer, KafkaException
+from redis.backoff import ExponentialBackoff
+from redis.retry import Retry
+
+from stream.errors import ConfigurationError, RedisUnavailable
+
+REDIS_RETRIES: Final = 3  # within one call; what outlasts them is the caller's outage to wait out
+REDIS_BACKOFF_BASE_S: Final = 0.05
+REDIS_BACKOFF_MAX_S: Final = 0.5
+GROUPLESS: Final = "coach-without-a-group"  # librdkafka wants a name; nothing is joined or committed under it
+
+
+def redis_client(url: str, *, timeout_s: float, tls_ca_file: str | None = None) -> redis.Redis:
+    """Make a client that speaks bytes. It connects on first use.
+
+    `url`: redis://, rediss:// (TLS) or unix://, with user and password in it. `timeout_s` bounds connecting and each
+    answer. Raises: ConfigurationError for a URL that redis-py does not take.
+    """
+    options: dict[str, Any] = {"ssl_ca_certs": tls_ca_file} if tls_ca_file and url.startswith("rediss://") else {}
+    try:
+        return redis.Redis.from_url(
+            url,
+            decode_responses=False,
+            socket_timeout=timeout_s,
+            socket_connect_timeout=timeout_s,
+            retry=Retry(ExponentialBackoff(cap=REDIS_BACKOFF_MAX_S, base=REDIS_BACKOFF_BASE_S), REDIS_RETRIES),
+            **options,
+        )
+    except (ValueError, TypeError) as error:
+        msg = "the Redis URL is unusable; expected redis://host:port/number, rediss:// or unix://"
+        raise ConfigurationError(msg) from error
+
+
+@contextmanager
+def redis_errors(doing: str) -> Iterator[None]:
+    """Turn each failure of redis-py within the block into RedisUnavailable, with what was being done and no secret."""
+    try:
+        yield
+    except redis.RedisError as error:
+        msg = f"Redis failed while {doing}: {type(error).__name__}: {error}"
+        raise RedisUnavailable(msg) from error
+
+
+def reach_redis(client: redis.Redis) -> None:
+    """Ask Redis for a sign of life.
+
+    Raises: RedisUnavailable.
+    """
+    with redis_errors("saying hello"):
+        client.ping()
+
+
+def redis_address(url: str) -> str:
+    """Name the server of a URL for messages, without user and password."""
+    parts = urlsplit(url)
+    return parts.path if parts.scheme == "unix" else f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
+
+
+def groupless_consumer(configuration: Mapping[str, Any]) -> Consumer:
+    """Make a consumer that is assigned partitions by hand, joins no group, and commits nothing.
+
+    `configuration`: librdkafka's own properties: bootstrap.servers and those of security. Raises: ConfigurationError
+    for a property that librdkafka refuses.
+    """
+    try:
+        return Consumer(
+            {
+                "auto.offset.reset": "earliest",
+                "enable.partition.eof": True,
+                **configuration,
+                "group.id": GROUPLESS,
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+            }
+        )
+    except (KafkaException, ValueError, TypeError) as error:
+        msg = f"librdkafka refuses the Kafka settings: {error}"
+        raise ConfigurationError(msg) from error

@@ -1,0 +1,281 @@
+"""Decisions as they arrive: bytes to `Decision`, from Avro or plain JSON, or a typed refusal.
+
+What the rules are, and why, stands in schemas/README.md. A refusal names the field and never repeats its value: a
+decision is about a person, and messages go to logs and dead letters. Whether the features are those of the model is
+not asked here; that takes the model.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn, cast, get_args
+
+from stream.errors import (
+    InvalidDecision,
+    MalformedRecord,
+    NonFiniteFeature,
+    PoisonError,
+    UnknownOutcome,
+    WrongFeatureType,
+)
+from stream.events import Decision, DeclineBasis, Outcome, ThresholdScale, Value
+from stream.wire.avro_records import REGISTRY_MARK, SINGLE_OBJECT_MARK, decode
+from stream.wire.times import rfc3339, time_ms
+
+DECISION_BYTES_MAX: Final = 1 << 20  # what a Kafka broker takes by default (message.max.bytes)
+ID_CHARACTERS_MAX: Final = 256
+_NAME_CHARACTERS_SHOWN: Final = 64  # of a name that the sender chose, in a message
+
+_REQUIRED: Final = frozenset({"decision_id", "event_time", "model_id", "model_version", "features", "outcome"})
+_OPTIONAL: Final = frozenset(
+    {
+        "subject_ref", "decline_basis", "margin", "probability", "threshold", "threshold_scale", "product",
+        "jurisdiction", "policy_overrides", "disclosures", "traceparent",
+    }
+)  # fmt: skip
+_FIELDS: Final = _REQUIRED | _OPTIONAL
+_BLANK: Final = b" \t\r\n"
+
+
+def read_decision(value: bytes, *, bytes_max: int = DECISION_BYTES_MAX) -> Decision:
+    """Read one decision, framed as Avro single-object encoding or a plain JSON object in UTF-8.
+
+    `bytes_max`: what the topic takes; a longer value is refused unread.
+    Raises: MalformedRecord, UnknownSchema, InvalidDecision or one of its branches.
+    """
+    if len(value) > bytes_max:
+        msg = f"the decision has {len(value)} bytes; at most {bytes_max} are allowed"
+        raise MalformedRecord(msg)
+    if value.startswith((SINGLE_OBJECT_MARK, REGISTRY_MARK)):
+        record, fields = decode(value)
+        if record != "Decision":
+            msg = f"the record is a {record} where a Decision was expected"
+            raise MalformedRecord(msg)
+        return decision_of(fields)
+    return decision_of(json_object(value))
+
+
+def decision_dict(decision: Decision) -> dict[str, Any]:
+    """Give the JSON shape of a decision, as `encode("Decision", ...)` takes it.
+
+    Raises: InvalidDecision for an offline row without an event_time, which has no record on a topic.
+    """
+    if decision.event_time_ms is None:
+        msg = "decision: event_time is missing; a decision on a topic needs one"
+        raise InvalidDecision(msg)
+    return {
+        "decision_id": decision.decision_id,
+        "subject_ref": decision.subject_ref,
+        "event_time": rfc3339(decision.event_time_ms),
+        "model_id": decision.model_id,
+        "model_version": decision.model_version,
+        "features": dict(decision.features),
+        "outcome": decision.outcome,
+        "decline_basis": decision.decline_basis,
+        "margin": decision.margin,
+        "probability": decision.probability,
+        "threshold": decision.threshold,
+        "threshold_scale": decision.threshold_scale,
+        "product": decision.product,
+        "jurisdiction": decision.jurisdiction,
+        "policy_overrides": dict(decision.policy_overrides),
+        "disclosures": dict(decision.disclosures),
+        "traceparent": decision.traceparent,
+    }
+
+
+def json_object(value: bytes) -> dict[str, Any]:
+    """Parse one JSON object strictly. orjson would keep the last of two equal keys, and round integers past 64 bits.
+
+    Raises: MalformedRecord.
+    """
+    if not value.lstrip(_BLANK).startswith(b"{"):
+        msg = f"the {len(value)} bytes are neither an Avro record (C3 01) nor a JSON object"
+        raise MalformedRecord(msg)
+    try:
+        text = value.decode()
+        parsed = _JSON.decode(text)
+        if "\\u" in text:  # only an escape can bring in half of a surrogate pair
+            json.dumps(parsed, ensure_ascii=False).encode()
+    except PoisonError:
+        raise
+    except UnicodeError:
+        msg = "the JSON decision is not UTF-8, or escapes half of a surrogate pair"
+        raise MalformedRecord(msg) from None
+    except json.JSONDecodeError as error:
+        msg = f"the JSON decision breaks off at character {error.pos}: {error.msg}"
+        raise MalformedRecord(msg) from None
+    except RecursionError:
+        msg = "the JSON decision is nested too deeply; only features, policy_overrides and disclosures are objects"
+        raise MalformedRecord(msg) from None
+    except ValueError:  # an integer of more digits than Python reads (4,300)
+        msg = "the JSON decision holds an integer with thousands of digits"
+        raise MalformedRecord(msg) from None
+    return cast("dict[str, Any]", parsed)
+
+
+def _without_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        msg = "an object of the JSON decision has the same key twice"
+        raise MalformedRecord(msg)
+    return members
+
+
+def _no_constant(name: str) -> NoReturn:
+    msg = f"the JSON decision holds {name}, which JSON does not have; a known-missing value is null"
+    raise MalformedRecord(msg)
+
+
+_JSON: Final = json.JSONDecoder(object_pairs_hook=_without_twice, parse_constant=_no_constant)
+
+
+def decision_of(fields: Mapping[str, Any], *, timed: bool = True) -> Decision:
+    """Check the fields of one decision and put it together; `timed` False is for offline rows, which need no time.
+
+    Raises: InvalidDecision or one of its branches.
+    """
+    if fields.keys() - _FIELDS:
+        unknown = min(fields.keys() - _FIELDS)
+        msg = f"decision: there is no field {_shown(unknown)}; a misspelt one would else change the answer unnoticed"
+        raise InvalidDecision(msg)
+    for name in sorted(_REQUIRED if timed else _REQUIRED - {"event_time"}):
+        if fields.get(name) is None:
+            msg = f"decision: {name} is missing; it is required"
+            raise InvalidDecision(msg)
+    return Decision(
+        decision_id=_id(fields, "decision_id"),
+        event_time_ms=None if fields.get("event_time") is None else _time(fields, "event_time"),
+        model_id=_id(fields, "model_id"),
+        model_version=_id(fields, "model_version"),
+        features=_features(fields["features"]),
+        outcome=_outcome(fields["outcome"]),
+        decline_basis=cast("DeclineBasis", _word(fields, "decline_basis", get_args(DeclineBasis)) or "model"),
+        subject_ref=_text(fields, "subject_ref"),
+        margin=_number(fields, "margin"),
+        probability=_probability(fields),
+        threshold=_number(fields, "threshold"),
+        threshold_scale=cast("ThresholdScale | None", _word(fields, "threshold_scale", get_args(ThresholdScale))),
+        product=_text(fields, "product"),
+        jurisdiction=_text(fields, "jurisdiction"),
+        policy_overrides=_texts(fields, "policy_overrides"),
+        disclosures=_texts(fields, "disclosures"),
+        traceparent=_text(fields, "traceparent"),
+    )
+
+
+def _shown(name: str) -> str:
+    """A name that the sender chose, bounded and with control characters escaped."""
+    return repr(name if len(name) <= _NAME_CHARACTERS_SHOWN else name[:_NAME_CHARACTERS_SHOWN] + "...")
+
+
+def _id(fields: Mapping[str, Any], name: str) -> str:
+    value = fields[name]
+    if not isinstance(value, str) or not 1 <= len(value) <= ID_CHARACTERS_MAX or not value.isprintable():
+        msg = f"decision: {name} must be a text of 1 to {ID_CHARACTERS_MAX} printable characters"
+        raise InvalidDecision(msg)
+    return value
+
+
+def _time(fields: Mapping[str, Any], name: str) -> int:
+    value = fields[name]
+    try:
+        if not isinstance(value, str):
+            msg = "not a text"
+            raise ValueError(msg)  # noqa: TRY004, TRY301 - refused below like any other text that is no time
+        return time_ms(value)
+    except ValueError as error:
+        msg = f"decision: {name} is no usable time: {error}"
+        raise InvalidDecision(msg) from None
+
+
+def _outcome(value: object) -> Outcome:
+    if value not in get_args(Outcome):
+        msg = f"decision: outcome must be one of {', '.join(get_args(Outcome))}"
+        raise UnknownOutcome(msg)
+    return cast("Outcome", value)
+
+
+def _word(fields: Mapping[str, Any], name: str, words: tuple[str, ...]) -> str | None:
+    value = fields.get(name)
+    if value is not None and value not in words:
+        msg = f"decision: {name} must be one of {', '.join(words)}"
+        raise InvalidDecision(msg)
+    return cast("str | None", value)
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str | None:
+    value = fields.get(name)
+    if value is not None and not isinstance(value, str):
+        msg = f"decision: {name} must be a text or null"
+        raise InvalidDecision(msg)
+    return value
+
+
+def _texts(fields: Mapping[str, Any], name: str) -> Mapping[str, str]:
+    value = fields.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+        msg = f"decision: {name} must be an object of texts"
+        raise InvalidDecision(msg)
+    return cast("dict[str, str]", value)
+
+
+def _number(fields: Mapping[str, Any], name: str) -> float | None:
+    value = fields.get(name)
+    if value is None:
+        return None
+    if type(value) not in (int, float):
+        msg = f"decision: {name} must be a number or null"
+        raise InvalidDecision(msg)
+    number = _double(value)
+    if number is None or not math.isfinite(number):
+        msg = f"decision: {name} must be finite and fit a double"
+        raise InvalidDecision(msg)
+    return number
+
+
+def _probability(fields: Mapping[str, Any]) -> float | None:
+    probability = _number(fields, "probability")
+    if probability is not None and not 0.0 <= probability <= 1.0:
+        msg = "decision: probability must be from 0 to 1"
+        raise InvalidDecision(msg)
+    return probability
+
+
+def _double(value: float) -> float | None:
+    """Give the number as a double, or None for an integer that a double cannot hold exactly."""
+    if type(value) is float:
+        return value
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if number == value else None
+
+
+def _features(features: object) -> Mapping[str, Value]:
+    if not isinstance(features, dict):
+        msg = "decision: features must be an object of numbers, texts and nulls"
+        raise InvalidDecision(msg)
+    return {
+        name: value if value is None or type(value) is str else _feature(name, value)
+        for name, value in features.items()
+    }
+
+
+def _feature(name: str, value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        msg = f"decision: feature {_shown(name)} must be a number, a text or null"
+        raise WrongFeatureType(msg)
+    number = _double(value)
+    if number is None:
+        msg = f"decision: feature {_shown(name)} is an integer that a double cannot hold exactly"
+        raise WrongFeatureType(msg)
+    if not math.isfinite(number):
+        msg = f"decision: feature {_shown(name)} is not finite; a known-missing value is null"
+        raise NonFiniteFeature(msg)
+    return number

@@ -1,0 +1,121 @@
+"""In which order decisions become safe to commit: each partition's own, whatever order they were answered in.
+
+Faust's own book is not enough. It commits past one unacked message (`Consumer._new_offset` treats a hole of one as
+none), past any hole where nothing was committed yet, and it forgets acks at the start of a rebalance. So an event is
+acked here only when all events before it on its partition are finished, and never in another generation of the group
+than the one that read it. Read and measured on Faust 0.15.3.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+
+class Held(Protocol):
+    """What is held for a decision that was read: where it stands, and in which generation of the group."""
+
+    @property
+    def topic(self) -> str:
+        """Topic."""
+
+    @property
+    def partition(self) -> int:
+        """Partition."""
+
+    @property
+    def offset(self) -> int:
+        """Offset."""
+
+    @property
+    def generation(self) -> int:
+        """Generation of the consumer group that it was read in."""
+
+
+Partition: TypeAlias = tuple[str, int]
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One decision between being read and being committed."""
+
+    held: Held
+    finished: bool = False
+    released: bool = False
+
+
+@dataclass(slots=True)
+class CommitOrder:
+    """Entries by partition, in the order of their offsets; touched by the event loop's thread alone.
+
+    `ack` marks one decision as safe to commit; `release` lets go of one without that, so that it is read again.
+    """
+
+    ack: Callable[[Held], None]
+    release: Callable[[Held], None]
+    _partitions: dict[Partition, deque[Entry]] = field(default_factory=dict)
+
+    def add(self, held: Held) -> Entry:
+        """Take in a decision just read. Entries of an older generation on its partition are released first."""
+        entries = self._partitions.setdefault((held.topic, held.partition), deque())
+        if entries and entries[-1].held.generation != held.generation:
+            self._release(entries)
+        entry = Entry(held)
+        entries.append(entry)
+        return entry
+
+    def settle(self, finished: Iterable[Entry], generation: int) -> int:
+        """Mark entries as finished, and ack each partition's finished head; return how many were acked.
+
+        There is no await in here: a commit in between would see half a batch. Nothing is acked that was read in another
+        generation than the group's present one: the group may have handed its partition on.
+        """
+        for entry in finished:
+            entry.finished = True
+        acked = 0
+        for key, entries in list(self._partitions.items()):
+            while entries and entries[0].finished:
+                entry = entries.popleft()
+                if entry.held.generation == generation:
+                    self.ack(entry.held)
+                    acked += 1
+                else:
+                    entry.released = True
+                    self.release(entry.held)
+            if not entries:
+                del self._partitions[key]
+        return acked
+
+    def release_all(self) -> int:
+        """Let go of all entries; they will be read again, here or elsewhere. Return how many."""
+        count = len(self)
+        for entries in self._partitions.values():
+            self._release(entries)
+        self._partitions.clear()
+        return count
+
+    def release_behind(self, waiting: Iterable[Entry]) -> int:
+        """Let go of these entries and all behind them on their partitions; return how many."""
+        count = 0
+        wanted = set(map(id, waiting))
+        for entries in self._partitions.values():
+            first = next((place for place, entry in enumerate(entries) if id(entry) in wanted), None)
+            if first is None:
+                continue
+            behind = deque(list(entries)[first:])
+            count += len(behind)
+            for _ in range(len(behind)):
+                entries.pop()
+            self._release(behind)
+        return count
+
+    def __len__(self) -> int:
+        return sum(map(len, self._partitions.values()))
+
+    def _release(self, entries: deque[Entry]) -> None:
+        while entries:
+            entry = entries.popleft()
+            entry.released = True
+            self.release(entry.held)

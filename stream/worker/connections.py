@@ -1,0 +1,34 @@
+"""How confluent-kafka clients are told to reach Kafka, in librdkafka's property names."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+from stream.worker.settings import Settings
+
+librdkafka_log: Final = logging.getLogger("librdkafka")
+
+
+def kafka_properties(settings: Settings) -> dict[str, Any]:
+    """Give the properties that every confluent-kafka client starts from."""
+    properties: dict[str, Any] = {
+        "bootstrap.servers": settings.kafka_brokers,
+        "client.id": "coach-stream",
+        "security.protocol": settings.kafka_security_protocol,
+        "logger": librdkafka_log,
+        "reconnect.backoff.max.ms": 2_000,
+    }
+    if "SASL" in settings.kafka_security_protocol:
+        properties["sasl.mechanism"] = settings.kafka_sasl_mechanism
+        properties["sasl.username"] = settings.kafka_sasl_username
+        properties["sasl.password"] = settings.kafka_sasl_password
+    if settings.kafka_security_protocol.endswith("SSL"):
+        files = {
+            "ssl.ca.location": settings.kafka_ca_file,
+            "ssl.certificate.location": settings.kafka_certificate_file,
+            "ssl.key.location": settings.kafka_key_file,
+            "ssl.key.password": settings.kafka_key_password,
+        }
+        properties |= {name: value for name, value in files.items() if value}
+    return properties

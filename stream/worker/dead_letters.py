@@ -1,0 +1,45 @@
+"""Dead letters: what could not be answered, with its original bytes and a reason that says what to do."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Final
+
+from stream.errors import PoisonError
+from stream.events import DeadLetter
+from stream.wire.avro_records import encode
+from stream.wire.times import rfc3339
+from stream.worker.delivery import Output
+from stream.worker.inbound import Inbound
+
+SOFTWARE_VERSION: Final = version("coach-stream")
+MESSAGE_CHARACTERS_MAX: Final = 1_000
+REDRIVE_HEADER: Final = "coach-redrive-id"
+
+
+def dead_letter(record: Inbound, error: PoisonError, *, topic: str, attempts: int, now_ms: int) -> Output:
+    """Write the dead letter of a record: original key, value and headers byte for byte, stage and typed reason."""
+    letter: DeadLetter = {
+        "key": record.key,
+        "value": record.value,
+        "headers": record.header_list,
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "stage": error.stage,
+        "error": error.reason,
+        "message": str(error)[:MESSAGE_CHARACTERS_MAX],
+        "attempts": attempts,
+        "first_seen": rfc3339(record.first_seen_ms),
+        "last_seen": rfc3339(max(now_ms, record.first_seen_ms)),
+        "software_version": SOFTWARE_VERSION,
+        "retryable": error.retryable,
+        "redrive_id": _redrive_id(record),
+    }
+    return Output(topic=topic, key=record.key, value=encode("DeadLetter", letter))
+
+
+def _redrive_id(record: Inbound) -> str | None:
+    given = [value for key, value in record.headers if key == REDRIVE_HEADER and value is not None]
+    return given[-1].decode(errors="replace") if given else None

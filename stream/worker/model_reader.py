@@ -1,0 +1,122 @@
+"""Reads all of the models topic, without a consumer group: each worker knows every model, after a restart as well."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
+
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, TopicPartition
+
+from stream.errors import CorruptionError, KafkaUnavailable, PoisonError
+from stream.events import ModelPublished
+from stream.wire.avro_records import decode
+from stream.wire.clients import groupless_consumer
+from stream.worker.model_table import ModelTable, Publication
+
+log = logging.getLogger(__name__)
+
+POLL_S: Final = 0.2
+STOP_WAIT_S: Final = 5.0
+
+
+class ModelReader:
+    """Fills a ModelTable from the models topic: up to its present end at once, then as publications come."""
+
+    def __init__(
+        self,
+        configuration: Mapping[str, Any],
+        *,
+        topic: str,
+        table: ModelTable,
+        learned: Callable[[Publication], None] = lambda _publication: None,
+    ) -> None:
+        """`learned` is told of each new publication, in the reader's thread."""
+        self._topic = topic
+        self._table = table
+        self._learned = learned
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._at_end = False
+        self.refused = 0  # records of the topic that are no publication
+        self._consumer = groupless_consumer(configuration)
+
+    def read_to_end(self, timeout_s: float) -> int:
+        """Read from the beginning to the end that the topic has now; return how many records were read.
+
+        Raises: KafkaUnavailable when that takes longer than `timeout_s`.
+        """
+        deadline = time.monotonic() + timeout_s
+        self._consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
+        count = 0
+        while not self._at_end:
+            if time.monotonic() > deadline:
+                reason = f"topic {self._topic} could not be read to its end within {timeout_s:g} s"
+                raise KafkaUnavailable(reason)
+            message = self._consumer.poll(POLL_S)
+            count += message is not None and self._take(message)
+        return count
+
+    def follow(self) -> None:
+        """Go on reading in a thread of its own until `stop`."""
+        self._thread = threading.Thread(target=self._run, name="coach-models", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread and close the consumer."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(STOP_WAIT_S)
+        self._consumer.close()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            message = self._consumer.poll(POLL_S)
+            if message is not None:
+                self._take(message)
+
+    def _take(self, message: Message) -> bool:
+        """Learn from one record; what is no publication is logged and passed over, for it answers no decision."""
+        error = message.error()
+        if error is not None and error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name for it
+            self._at_end = True
+            return False
+        if error is not None:
+            log.warning("models.read_failed", extra={"error": error.str()})
+            return False
+        key, value, epoch = message.key(), message.value(), message.offset()
+        if value is None:
+            self._table.forget(bytes(key or b""))
+            return True
+        try:
+            publication = self._table.learn(read_publication(bytes(value)), int(epoch or 0))
+        except (PoisonError, CorruptionError, ValueError) as refused:
+            self.refused += 1
+            log.error("models.refused", extra={"epoch": epoch, "error": type(refused).__name__})  # noqa: TRY400 - no traceback
+            return True
+        published = publication.published
+        log.info(
+            "models.learned",
+            extra={
+                "model_id": published["model_id"],
+                "model_version": published["model_version"],
+                "revision": published["revision"],
+                "epoch": publication.epoch,
+            },
+        )
+        self._learned(publication)
+        return True
+
+
+def read_publication(value: bytes) -> ModelPublished:
+    """Read one record of the models topic.
+
+    Raises: PoisonError when it is no ModelPublished.
+    """
+    name, record = decode(value)
+    if name != "ModelPublished":
+        reason = f"a record of type {name} is not a publication"
+        raise PoisonError(reason)
+    return cast("ModelPublished", record)  # decode checked it against the schema

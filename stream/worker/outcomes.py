@@ -1,0 +1,230 @@
+"""Decision bytes -> outcome: the answer's two records as bytes, or the typed reason why there is none.
+
+Free of Faust and of Kafka's clients. Everything here blocks or computes; the worker runs it off the event loop.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Final, Protocol, TypeAlias
+
+from stream.errors import (
+    CorruptionError,
+    DecisionConflict,
+    DependencyError,
+    ModelNotPublished,
+    PoisonError,
+    RecordTooLarge,
+    UnexpectedFault,
+)
+from stream.events import AuditRecord, Decision, ModelPublished
+from stream.recourse.answer import Answer, answer
+from stream.recourse.canonical import sha256
+from stream.recourse.model import PublishedModel
+from stream.recourse.record import decision_by_value
+from stream.wire.avro_records import encode
+from stream.wire.decisions import read_decision
+from stream.worker.dead_letters import SOFTWARE_VERSION
+from stream.worker.inbound import Inbound
+from stream.worker.model_table import ModelTable
+
+log = logging.getLogger(__name__)
+
+# What Kafka adds to key and value of a record: the batch's header (61), the record's own (at most 21), and some to spare.
+RECORD_OVERHEAD_BYTES: Final = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """A declined decision with its answer, encoded."""
+
+    decision_id: str
+    digest: bytes
+    model: str
+    status: str
+    tiers: int
+    audit: bytes
+    recommendation: bytes
+    elapsed_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approved:
+    """Nothing to answer: counted and skipped."""
+
+    decision_id: str
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Nobody published the model version that the decision names, yet."""
+
+    decision_id: str
+    model_id: str
+    model_version: str
+    error: ModelNotPublished
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A dead letter."""
+
+    decision_id: str | None
+    error: PoisonError
+
+
+Outcome: TypeAlias = Answered | Approved | Waiting | Refused
+
+
+class OpensModels(Protocol):
+    """Whoever gives the model of a publication."""
+
+    def model(self, published: ModelPublished) -> PublishedModel:
+        """Raises: DependencyError, CorruptionError."""
+
+
+# Remembers (decision_id, digest) pairs; True where the id was seen with another digest. Raises RedisUnavailable.
+Remember: TypeAlias = Callable[[Sequence[tuple[str, bytes]]], list[bool]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The largest records that the output topics take, in bytes."""
+
+    audit: int
+    recommendation: int
+
+
+class Answerer:
+    """Turns records into outcomes. One thread at a time."""
+
+    def __init__(self, *, table: ModelTable, models: OpensModels, remember: Remember, limits: Limits) -> None:
+        """Compose."""
+        self._table = table
+        self._models = models
+        self._remember = remember
+        self._limits = limits
+
+    def outcomes(self, records: Sequence[Inbound], *, budget_s: float) -> list[Outcome]:
+        """Answer a batch, in order, as far as the time goes: at least one, none begun after `budget_s`.
+
+        A decision_id's content is remembered only once it can be answered, so that one sent again with its mistake
+        corrected is no conflict.
+        Raises: DependencyError when something that everything waits for is away, CorruptionError; then nothing is
+        remembered that a second try would not remember in the same way.
+        """
+        deadline_s = time.monotonic() + budget_s
+        found: list[Outcome] = []
+        for record in records:
+            found.append(self._outcome(record))
+            if time.monotonic() >= deadline_s:
+                break
+        to_remember = [(one.decision_id, one.digest) for one in found if isinstance(one, Answered | Approved)]
+        conflicts = iter(self._remember(to_remember) if to_remember else ())
+        return [_conflict(one) if isinstance(one, Answered | Approved) and next(conflicts) else one for one in found]
+
+    def _outcome(self, record: Inbound) -> Outcome:
+        decision: Decision | None = None
+        try:
+            decision = read_decision(record.value if record.value is not None else b"")
+            return self._answered(decision, record)
+        except ModelNotPublished as missing:
+            if decision is None:
+                raise
+            return Waiting(
+                decision_id=decision.decision_id,
+                model_id=decision.model_id,
+                model_version=decision.model_version,
+                error=missing,
+            )
+        except PoisonError as refused:
+            return Refused(decision_id=decision.decision_id if decision else None, error=refused)
+        except (DependencyError, CorruptionError, MemoryError):
+            raise
+        except Exception as fault:  # noqa: BLE001 - whatever it is, it must not stop the decisions behind this one
+            error = UnexpectedFault(
+                f"{type(fault).__name__} at {_place(fault)}: a fault of this software; report it, then redrive"
+            )
+            log.error(  # noqa: TRY400 - a traceback's last line may hold a feature's value
+                "decision.fault", extra={"decision_id": decision.decision_id if decision else None, "fault": str(error)}
+            )
+            return Refused(decision_id=decision.decision_id if decision else None, error=error)
+
+    def _answered(self, decision: Decision, record: Inbound) -> Answered | Approved:
+        started = time.perf_counter()
+        digest = bytes.fromhex(sha256(decision_by_value(decision)))
+        if decision.outcome == "approved":
+            return Approved(decision_id=decision.decision_id, digest=digest)
+        if decision.event_time_ms is None:
+            reason = "read_decision let a decision without event_time through"
+            raise CorruptionError(reason)
+        published = self._table.resolve(decision.model_id, decision.model_version, decision.event_time_ms).published
+        found = answer(decision, self._models.model(published))
+        audit, recommendation = self._encoded(decision, found, record)
+        return Answered(
+            decision_id=decision.decision_id,
+            digest=digest,
+            model=f"{decision.model_id}/{decision.model_version}/{published['revision']}",
+            status=found.recommendation["status"],
+            tiers=len(found.recommendation["tiers"]),
+            audit=audit,
+            recommendation=recommendation,
+            elapsed_us=int((time.perf_counter() - started) * 1e6),
+        )
+
+    def _encoded(self, decision: Decision, found: Answer, record: Inbound) -> tuple[bytes, bytes]:
+        audit: AuditRecord = {
+            "decision_id": decision.decision_id,
+            "body": found.body,
+            "body_sha256": found.body_sha256,
+            "envelope": {
+                "source": record.source,
+                "software_version": SOFTWARE_VERSION,
+                "traceparent": decision.traceparent,
+                "replay": False,
+                "run_id": None,
+                "seal": None,
+            },
+        }
+        key_bytes = len(decision.decision_id.encode())
+        encoded = encode("AuditRecord", audit)
+        _check_size("audit record", "COACH_AUDIT_BYTES_MAX", key_bytes + len(encoded), self._limits.audit)
+        recommendation = encode("Recommendation", found.recommendation)
+        _check_size(
+            "recommendation",
+            "COACH_RECOMMENDATION_BYTES_MAX",
+            key_bytes + len(recommendation),
+            self._limits.recommendation,
+        )
+        return encoded, recommendation
+
+
+def _check_size(what: str, setting: str, size_bytes: int, limit_bytes: int) -> None:
+    needed = size_bytes + RECORD_OVERHEAD_BYTES
+    if needed > limit_bytes:
+        reason = (
+            f"the {what} needs {needed} bytes and its topic takes {limit_bytes}; raise {setting} and the topic's limit"
+        )
+        raise RecordTooLarge(reason)
+
+
+def _conflict(one: Answered | Approved) -> Refused:
+    reason = (
+        f"decision_id {one.decision_id} came before with other content within the last COACH_CONFLICT_WINDOW_S; "
+        "give the other decision an id of its own"
+    )
+    return Refused(decision_id=one.decision_id, error=DecisionConflict(reason))
+
+
+def _place(fault: BaseException) -> str:
+    """Name file, line and function of a fault, without its text."""
+    frames = traceback.extract_tb(fault.__traceback__)
+    if not frames:
+        return "an unknown place"
+    return f"{PurePath(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name}"

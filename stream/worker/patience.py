@@ -1,0 +1,82 @@
+"""How long an outage is waited out: growing pauses with a bound each, and a bound in all."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from stream.errors import DependencyError
+
+FIRST_PAUSE_S: Final = 0.05
+STEP_S: Final = 0.1  # a pause notices within this that it is called off
+
+
+class Abandoned(Exception):
+    """A stop or a rebalance ends the waiting: nothing is acked, and all of it will be read again."""
+
+
+class Patience:
+    """The waiting of one batch. Each failed try pauses twice as long as the one before, up to `pause_max_s`.
+
+    `total_s` bounds the time from the first pause on; `progress` starts it anew. `abandoned` is asked before and during
+    each pause; `told` hears of each, and how long the outage has lasted.
+    """
+
+    def __init__(
+        self,
+        *,
+        total_s: float,
+        pause_max_s: float,
+        abandoned: Callable[[], bool] = lambda: False,
+        told: Callable[[DependencyError, float], None] = lambda _error, _waited_s: None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] | None = None,
+    ) -> None:
+        """Nothing is waited for yet."""
+        self._total_s = total_s
+        self._pause_max_s = pause_max_s
+        self._abandoned = abandoned
+        self._told = told
+        self._clock = clock
+        self._sleep = sleep or threading.Event().wait
+        self._since: float | None = None
+        self._next_s = FIRST_PAUSE_S
+        self.pauses = 0
+
+    def pause(self, error: DependencyError) -> None:
+        """Wait before the next try.
+
+        Raises: Abandoned when a stop or a rebalance calls; `error`, with how long it was waited for, when the bound is
+        reached.
+        """
+        now = self._clock()
+        self._since = now if self._since is None else self._since
+        waited_s = now - self._since
+        if waited_s >= self._total_s:
+            reason = f"{error} (waited {waited_s:.0f} s, the bound is COACH_OUTAGE_MAX_S={self._total_s:g})"
+            raise type(error)(reason) from error
+        left_s = min(self._next_s, self._total_s - waited_s)
+        self._next_s = min(2 * self._next_s, self._pause_max_s)
+        self.pauses += 1
+        self._told(error, waited_s)
+        while left_s > 0:
+            self.check()
+            step_s = min(left_s, STEP_S)
+            self._sleep(step_s)
+            left_s -= step_s
+        self.check()
+
+    def check(self) -> None:
+        """Go on only while nobody calls the work off.
+
+        Raises: Abandoned.
+        """
+        if self._abandoned():
+            raise Abandoned
+
+    def progress(self) -> None:
+        """Something answered again: the next outage has its own bound."""
+        self._since = None
+        self._next_s = FIRST_PAUSE_S

@@ -1,0 +1,313 @@
+"""From decisions read to offsets safe to commit: batches, outputs in their order, and decisions that wait for a model.
+
+One batch is under way at a time. Whatever arrives meanwhile is the next one, so batches are small when there is little
+to do and large when there is much. Per batch: every audit record is acknowledged by the broker, then every
+recommendation, then every dead letter, then the offsets. A decision whose model nobody published waits aside; the ones
+behind it go on, and only the commit of its partition waits with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from stream.errors import ConfigurationError, DeliveryRefused, DependencyError, ModelNotPublished
+from stream.worker.commit_order import CommitOrder, Entry
+from stream.worker.counters import Counters
+from stream.worker.dead_letters import dead_letter
+from stream.worker.delivery import Delivers, Output, Undeliverable
+from stream.worker.inbound import Inbound
+from stream.worker.outcomes import Answered, Approved, Outcome, Refused, Waiting
+from stream.worker.patience import Abandoned, Patience
+from stream.worker.settings import Settings
+
+log = logging.getLogger(__name__)
+
+LOOK_AGAIN_S: Final = 0.1  # while decisions wait for a model: is it there, are we to stop?
+FRESH_BATCHES_MAX: Final = 2  # how many batches may lie ready before the reader waits
+
+
+class AnswersBatches(Protocol):
+    """Whoever turns records into outcomes."""
+
+    def outcomes(self, records: Sequence[Inbound], *, budget_s: float) -> list[Outcome]:
+        """Give the outcomes of the first records, in order: one at least, and as many as `budget_s` allows.
+
+        Raises: DependencyError, CorruptionError.
+        """
+
+
+@dataclass(slots=True, eq=False)
+class Work:
+    """One decision on its way; `overdue` when it must not wait for its model any longer."""
+
+    entry: Entry
+    record: Inbound
+    tries: int = 0
+    parked_at_s: float | None = None
+    overdue: bool = False
+
+
+@dataclass(slots=True)
+class _Batch:
+    work: list[Work]
+    rest: list[Work] = field(default_factory=list)  # what the time did not suffice for
+    outcomes: list[Outcome] = field(default_factory=list)
+
+
+class Pipeline:
+    """Takes records in from the agent, and works through them in `run`. All methods belong to the event loop."""
+
+    def __init__(
+        self,
+        *,
+        answerer: AnswersBatches,
+        delivery: Delivers,
+        order: CommitOrder,
+        settings: Settings,
+        counters: Counters,
+        generation: Callable[[], int],
+        suspended: Callable[[], bool],
+        models_changes: Callable[[], int],
+    ) -> None:
+        """`generation` is the consumer group's present one; `suspended` is true while a stop or rebalance goes on."""
+        self._answerer = answerer
+        self._delivery = delivery
+        self._order = order
+        self._settings = settings
+        self._counters = counters
+        self._generation = generation
+        self._suspended = suspended
+        self._models_changes = models_changes
+        self._models_seen = 0
+        self._fresh: deque[Work] = deque()
+        self._parked: deque[Work] = deque()
+        self._arrived = asyncio.Event()
+        self._room = asyncio.Event()
+
+    async def take(self, record: Inbound) -> None:
+        """Take in a record that was just read; wait while there is no room for more."""
+        self._counters.add("decisions_read")
+        self._fresh.append(Work(self._order.add(record), record))
+        self._arrived.set()
+        while self._full():
+            self._room.clear()
+            await self._room.wait()
+
+    async def run(self) -> None:
+        """Work until cancelled.
+
+        Raises: DependencyError when an outage outlasts its bound, CorruptionError, ConfigurationError when the
+        dead-letter topic refuses a dead letter. In all of them nothing of the batch under way is acked.
+        """
+        while True:
+            await self._wait()
+            if self._suspended():
+                self._let_go()
+                continue
+            batch = self._next_batch()
+            if batch.work:
+                await self._work_through(batch)
+            self._make_room()
+
+    @property
+    def parked(self) -> int:
+        """How many decisions wait for their model."""
+        return len(self._parked)
+
+    @property
+    def uncommitted(self) -> int:
+        """How many decisions are read and not acked."""
+        return len(self._order)
+
+    async def _wait(self) -> None:
+        """Wait until there is something to do."""
+        if self._fresh:
+            return
+        self._arrived.clear()
+        try:
+            await asyncio.wait_for(self._arrived.wait(), LOOK_AGAIN_S if self._parked else None)
+        except TimeoutError:
+            return
+
+    def _next_batch(self) -> _Batch:
+        """Parked decisions whose model may be there now or whose wait is over, then fresh ones."""
+        now_s, changes = time.monotonic(), self._models_changes()
+        batch = _Batch([])
+        keep: deque[Work] = deque()
+        for work in self._parked:
+            parked_at_s = now_s if work.parked_at_s is None else work.parked_at_s
+            work.overdue |= now_s - parked_at_s >= self._settings.model_wait_s
+            due = work.overdue or changes != self._models_seen
+            (batch.work if due and len(batch.work) < self._settings.batch_max else keep).append(work)
+        if len(keep) == len(self._parked) or not any(not work.overdue for work in keep):
+            self._models_seen = changes
+        self._parked = keep
+        while self._fresh and len(batch.work) < self._settings.batch_max:
+            batch.work.append(self._fresh.popleft())
+        batch.work = [work for work in batch.work if not work.entry.released]
+        return batch
+
+    async def _work_through(self, batch: _Batch) -> None:
+        self._counters.add("batches")
+        patience = Patience(
+            total_s=self._settings.outage_max_s,
+            pause_max_s=self._settings.retry_delay_max_s,
+            abandoned=_CalledOff(self._suspended, self._settings.drain_s),
+            told=self._tell_of_outage,
+        )
+        try:
+            await asyncio.to_thread(self._answer_and_deliver, batch, patience)
+        except Abandoned:
+            self._let_go()
+            return
+        self._fresh.extendleft(reversed(batch.rest))
+        finished = []
+        for work, outcome in zip(batch.work, batch.outcomes, strict=True):
+            if isinstance(outcome, Waiting):
+                self._park(work)
+            else:
+                finished.append(work.entry)
+        # No await from here to the last ack: a commit in between would see half a batch.
+        self._counters.add("decisions_acked", self._order.settle(finished, self._generation()))
+        self._account(batch)
+
+    def _answer_and_deliver(self, batch: _Batch, patience: Patience) -> None:
+        """The batch's whole blocking part, in a thread: answers, then outputs in their order."""
+        records = [work.record for work in batch.work]
+        while True:
+            try:
+                outcomes = self._answerer.outcomes(records, budget_s=self._settings.batch_s_max)
+                break
+            except DependencyError as away:
+                patience.pause(away)
+        patience.progress()
+        batch.work, batch.rest = batch.work[: len(outcomes)], batch.work[len(outcomes) :]
+        for work in batch.work:
+            work.tries += 1 + patience.pauses
+        batch.outcomes = [
+            _given_up(work, outcome) if isinstance(outcome, Waiting) and work.overdue else outcome
+            for work, outcome in zip(batch.work, outcomes, strict=True)
+        ]
+        self._deliver(batch, patience)
+
+    def _deliver(self, batch: _Batch, patience: Patience) -> None:
+        topics = self._settings
+        answered = {place: one for place, one in enumerate(batch.outcomes) if isinstance(one, Answered)}
+        for topic, written in ((topics.topic_audit, "audit"), (topics.topic_recommendations, "recommendation")):
+            outputs = {
+                place: Output(topic=topic, key=one.decision_id.encode(), value=getattr(one, written))
+                for place, one in answered.items()
+            }
+            refused = {id(one.output): one for one in self._delivery.deliver(list(outputs.values()), patience)}
+            for place, output in outputs.items():
+                if id(output) in refused:  # without its audit record no recommendation goes out
+                    one = answered.pop(place)
+                    batch.outcomes[place] = Refused(
+                        decision_id=one.decision_id, error=_delivery_refused(topic, refused[id(output)])
+                    )
+        now_ms = time.time_ns() // 1_000_000
+        letters = [
+            dead_letter(work.record, one.error, topic=topics.topic_dlq, attempts=work.tries, now_ms=now_ms)
+            for work, one in zip(batch.work, batch.outcomes, strict=True)
+            if isinstance(one, Refused)
+        ]
+        for lost in self._delivery.deliver(letters, patience):
+            reason = (
+                f"topic {topics.topic_dlq} refuses a dead letter of {len(lost.output.value)} bytes ({lost.reason}); nothing "
+                "of this batch is committed; raise its max.message.bytes (`coach topics apply`) and start again"
+            )
+            raise ConfigurationError(reason)
+
+    def _park(self, work: Work) -> None:
+        """Let a decision wait for its model; when too many wait, the oldest waited long enough."""
+        if work.parked_at_s is None:
+            work.parked_at_s = time.monotonic()
+            self._counters.add("decisions_parked")
+        self._parked.append(work)
+        for oldest in list(self._parked)[: max(0, len(self._parked) - self._settings.parked_max)]:
+            oldest.overdue = True
+
+    def _full(self) -> bool:
+        uncommitted = len(self._order) >= self._settings.uncommitted_max
+        if uncommitted and self._parked:  # what waits for a model may not stall the others
+            self._parked[0].overdue = True
+            self._arrived.set()
+        return uncommitted or len(self._fresh) >= FRESH_BATCHES_MAX * self._settings.batch_max
+
+    def _make_room(self) -> None:
+        if not self._full():
+            self._room.set()
+
+    def _let_go(self) -> None:
+        """Release all that is not finished, so that a stop or rebalance need not wait for it."""
+        count = self._order.release_all()
+        if count:
+            self._counters.add("decisions_released", count)
+            log.info("decisions.released", extra={"count": count, "parked": len(self._parked)})
+        self._fresh.clear()
+        self._parked.clear()
+        self._room.set()
+
+    def _account(self, batch: _Batch) -> None:
+        """Count and log each decision once, at its end, without a feature value."""
+        for work, outcome in zip(batch.work, batch.outcomes, strict=True):
+            if isinstance(outcome, Answered):
+                self._counters.add("decisions_answered", label=outcome.status)
+                _log_end(
+                    work,
+                    outcome.decision_id,
+                    outcome.status,
+                    model=outcome.model,
+                    tiers=outcome.tiers,
+                    elapsed_us=outcome.elapsed_us,
+                )
+            elif isinstance(outcome, Approved):
+                self._counters.add("decisions_approved")
+            elif isinstance(outcome, Refused):
+                self._counters.add("decisions_dead", label=outcome.error.reason)
+                _log_end(
+                    work, outcome.decision_id, "dead_letter", reason=outcome.error.reason, stage=outcome.error.stage
+                )
+
+    def _tell_of_outage(self, why: DependencyError, waited_s: float) -> None:
+        self._counters.add("outage_pauses")
+        log.warning("outage.waiting", extra={"why": str(why), "waited_s": round(waited_s, 3)})
+
+
+class _CalledOff:
+    """True once a stop or rebalance has gone on for `drain_s`."""
+
+    def __init__(self, suspended: Callable[[], bool], drain_s: float) -> None:
+        self._suspended = suspended
+        self._drain_s = drain_s
+        self._since_s: float | None = None
+
+    def __call__(self) -> bool:
+        if not self._suspended():
+            self._since_s = None
+            return False
+        now_s = time.monotonic()
+        self._since_s = now_s if self._since_s is None else self._since_s
+        return now_s - self._since_s >= self._drain_s
+
+
+def _given_up(work: Work, waiting: Waiting) -> Refused:
+    waited_s = 0.0 if work.parked_at_s is None else time.monotonic() - work.parked_at_s
+    error = ModelNotPublished(f"{waiting.error} (waited {waited_s:.0f} s)")
+    return Refused(decision_id=waiting.decision_id, error=error)
+
+
+def _delivery_refused(topic: str, refused: Undeliverable) -> DeliveryRefused:
+    reason = f"topic {topic} refuses the record of {len(refused.output.value)} bytes for good: {refused.reason}"
+    return DeliveryRefused(reason)
+
+
+def _log_end(work: Work, decision_id: str | None, status: str, **more: object) -> None:
+    where = {"partition": work.record.partition, "offset": work.record.offset}
+    log.info("decision.ended", extra={"decision_id": decision_id, "status": status, **where, **more})

@@ -1,0 +1,248 @@
+"""Composes the worker from its settings and runs it until it is told to stop or cannot go on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Sequence
+from typing import Any, Final, cast
+
+import faust
+from aiokafka.errors import KafkaError
+from faust.worker import Worker
+
+from stream.errors import ConfigurationError, DependencyError, KafkaUnavailable, ModelNotPublished
+from stream.wire.clients import redis_client
+from stream.wire.decision_digests import remember
+from stream.worker.app import ack, make_app, release
+from stream.worker.bundle_shelf import BundleShelf
+from stream.worker.commit_order import CommitOrder
+from stream.worker.connections import kafka_properties
+from stream.worker.counters import Counters
+from stream.worker.dead_letters import SOFTWARE_VERSION
+from stream.worker.delivery import KafkaDelivery
+from stream.worker.health import HealthServer
+from stream.worker.inbound import Inbound
+from stream.worker.model_reader import ModelReader
+from stream.worker.model_table import ModelTable
+from stream.worker.outcomes import Answerer, Limits
+from stream.worker.pipeline import Pipeline
+from stream.worker.settings import KIB, Settings
+from stream.worker.start_offsets import ensure_start_offsets
+from stream.worker.startup import WAIT_MIN_S, check_kafka, check_redis
+from stream.worker.topics import TopicKeeper
+
+log = logging.getLogger(__name__)
+
+STOP_GRACE_S: Final = 20.0  # past drain_s: what a stop may take before the process ends without further ado
+DEPENDENCY_UNREACHABLE: Final = 3
+FOUND_SOMETHING_WRONG: Final = 1
+
+
+def run_worker(settings: Settings) -> None:
+    """Run one worker until SIGTERM or SIGINT.
+
+    Raises: ConfigurationError, DependencyError when something cannot be reached (at the start, or for longer than the
+    outage bound), CorruptionError. In all of them nothing unfinished is committed.
+    """
+    WorkerProcess(settings).run()
+
+
+class WorkerProcess:
+    """The parts of one worker, and how they start and end together."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Make what needs no connection."""
+        self._settings = settings
+        self._properties = kafka_properties(settings)
+        self._client = redis_client(settings.redis_url, timeout_s=settings.redis_timeout_s)
+        self._counters = Counters()
+        self._table = ModelTable()
+        self._failure: BaseException | None = None
+        self._assigned = False
+
+    def run(self) -> None:
+        """See `run_worker`."""
+        settings = self._settings
+        wait_s = max(settings.start_wait_s, WAIT_MIN_S)
+        partitions = check_kafka(settings, TopicKeeper(self._properties, timeout_s=wait_s))
+        check_redis(self._client, settings)
+        reader = ModelReader(self._properties, topic=settings.topic_models, table=self._table)
+        try:
+            count = reader.read_to_end(wait_s)
+            log.info("models.read", extra={"count": count})
+            ensure_start_offsets(
+                self._properties,
+                group=settings.group,
+                topic=settings.topic_decisions,
+                partitions=partitions,
+                start_at=settings.start_at,
+                timeout_s=wait_s,
+            )
+            shelf = BundleShelf(settings.bundle_dir, self._client, models_max=settings.models_max)
+            self._warm_up(shelf)
+            reader.follow()
+            self._serve(shelf)
+        finally:
+            reader.stop()
+        if self._failure is not None:
+            raise self._failure
+
+    def _warm_up(self, shelf: BundleShelf) -> None:
+        """Open what was published last, so that the first decision need not wait for it."""
+        for publication in self._table.publications()[-self._settings.models_max :]:
+            try:
+                shelf.model(publication.published)
+            except (DependencyError, ModelNotPublished) as away:  # a decision that names it will wait for it
+                log.warning("start.bundle_away", extra={"why": str(away)})
+
+    def _serve(self, shelf: BundleShelf) -> None:
+        settings = self._settings
+        loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(loop)
+
+        async def take(record: Inbound) -> None:  # the pipeline needs the application, and the application this
+            await pipeline.take(record)
+
+        app = make_app(settings, take)
+        largest = max(settings.audit_bytes_max, settings.recommendation_bytes_max, settings.dead_letter_bytes_max)
+        pipeline = Pipeline(
+            answerer=Answerer(
+                table=self._table,
+                models=shelf,
+                remember=self._remember,
+                limits=Limits(audit=settings.audit_bytes_max, recommendation=settings.recommendation_bytes_max),
+            ),
+            delivery=KafkaDelivery(
+                self._properties, delivery_timeout_s=settings.delivery_timeout_s, bytes_max=largest + 64 * KIB
+            ),
+            order=CommitOrder(ack=ack(app), release=release(app)),
+            settings=settings,
+            counters=self._counters,
+            generation=lambda: int(app.consumer_generation_id),
+            suspended=lambda: not app.flow_control.is_active(),
+            models_changes=lambda: self._table.changes,
+        )
+        server = self._health(pipeline)
+        try:
+            self._run_faust(app, loop, pipeline)
+        finally:
+            if server is not None:
+                server.stop()
+
+    def _run_faust(self, app: faust.App, loop: asyncio.AbstractEventLoop, pipeline: Pipeline) -> None:
+        worker = StoppableWorker(
+            app,
+            loop=loop,
+            quiet=True,
+            override_logging=False,
+            redirect_stdouts=False,
+            grace_s=self._settings.drain_s + STOP_GRACE_S,
+        )
+        app.on_partitions_assigned.connect(cast("Any", self._on_assigned))
+
+        def ended(task: asyncio.Task[None]) -> None:
+            if not task.cancelled():
+                self._failure = task.exception()
+                log.critical(
+                    "worker.cannot_go_on", extra={"why": str(self._failure), "kind": type(self._failure).__name__}
+                )
+                worker.watch(exit_code(self._failure))
+                task.get_loop().create_task(worker.stop())
+
+        working = loop.create_task(pipeline.run(), name="pipeline")
+        working.add_done_callback(ended)
+        telling = loop.create_task(self._tell_totals(pipeline), name="totals")
+        try:
+            loop.run_until_complete(worker.start())
+        except asyncio.CancelledError:
+            pass
+        except (KafkaError, OSError) as error:
+            self._failure = self._failure or KafkaUnavailable(f"Kafka failed: {type(error).__name__}: {error}")
+        finally:
+            telling.cancel()
+            self._shut_down(worker)
+
+    def _shut_down(self, worker: StoppableWorker) -> None:
+        try:
+            worker.stop_and_shutdown()
+        except (KafkaError, OSError) as error:
+            self._failure = self._failure or KafkaUnavailable(f"Kafka failed: {type(error).__name__}: {error}")
+        worker.unwatch()
+        log.info("worker.stopped", extra=self._totals())
+
+    def _remember(self, decisions: Sequence[tuple[str, bytes]]) -> list[bool]:
+        return remember(self._client, decisions, self._settings.conflict_window_s)
+
+    def _health(self, pipeline: Pipeline) -> HealthServer | None:
+        if not self._settings.metrics_port:
+            return None
+        server = HealthServer(
+            self._settings.metrics_port,
+            counters=self._counters,
+            gauges=lambda: {"parked": pipeline.parked, "uncommitted": pipeline.uncommitted},
+            ready=lambda: self._assigned,
+        )
+        server.start()
+        return server
+
+    async def _on_assigned(self, _app: object, assigned: set[Any], **_more: object) -> None:
+        self._assigned = True
+        partitions = sorted(one.partition for one in assigned)
+        log.info("worker.assigned", extra={"partitions": partitions, "software_version": SOFTWARE_VERSION})
+
+    async def _tell_totals(self, pipeline: Pipeline) -> None:
+        every_s = self._settings.log_totals_every_s
+        while every_s:
+            await asyncio.sleep(every_s)
+            log.info(
+                "worker.totals",
+                extra={**self._totals(), "parked": pipeline.parked, "uncommitted": pipeline.uncommitted},
+            )
+
+    def _totals(self) -> dict[str, int]:
+        return {f"{name}:{label}" if label else name: count for (name, label), count in self._counters.read().items()}
+
+
+class StoppableWorker(Worker):
+    """Faust's worker, with a bound on how long a stop may take."""
+
+    def __init__(self, app: faust.App, *, grace_s: float, **options: Any) -> None:  # noqa: ANN401 - Faust's own options
+        """`grace_s` is that bound."""
+        super().__init__(app, **options)
+        self.spinner = None
+        self._grace_s = grace_s
+        self._watchdog: threading.Timer | None = None
+
+    def watch(self, code: int) -> None:
+        """From now on the process may live for `grace_s`; what it did not commit by then will be read again."""
+        if self._watchdog is None:
+            self._watchdog = threading.Timer(self._grace_s, _leave, (code,))
+            self._watchdog.daemon = True
+            self._watchdog.start()
+
+    def unwatch(self) -> None:
+        """The stop is done."""
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+
+    def _schedule_shutdown(self, signal: Any) -> None:  # noqa: ANN401 - mode's signature
+        if self._watchdog is None:
+            log.info("worker.stopping", extra={"signal": int(signal)})
+        self.watch(DEPENDENCY_UNREACHABLE)
+        super()._schedule_shutdown(signal)
+
+
+def exit_code(failure: BaseException | None) -> int:
+    """The code with which the process leaves when it cannot end in good order."""
+    if isinstance(failure, ConfigurationError):
+        return 2
+    return DEPENDENCY_UNREACHABLE if isinstance(failure, DependencyError) else FOUND_SOMETHING_WRONG
+
+
+def _leave(code: int) -> None:
+    log.critical("worker.stop_took_too_long", extra={"what_next": "leaving; what is not committed will be read again"})
+    logging.shutdown()
+    os._exit(code)

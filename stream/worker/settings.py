@@ -1,0 +1,294 @@
+"""The worker's settings: `COACH_*` environment variables and flags, each named, bounded and checked before anything runs.
+
+This is the only module that reads the environment. A setting is a field of `Settings`; its variable is `COACH_` and the
+field's name in capitals, and a flag of `coach worker` wins over the variable. Everything that waits, grows or retries
+in the worker has its bound here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeAlias, get_args, get_type_hints
+from urllib.parse import urlsplit, urlunsplit
+
+from stream.errors import ConfigurationError
+from stream.worker.start_at import StartAt, read_start_at
+
+SecurityProtocol: TypeAlias = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+SaslMechanism: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+LogLevel: TypeAlias = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
+
+PREFIX: Final = "COACH_"
+MASK: Final = "********"
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+# What a dead letter adds to the bytes that it carries: its other fields, with a message of at most 1,000 characters.
+DEAD_LETTER_MARGIN_BYTES: Final = 16 * KIB
+SESSION_MAX_S: Final = 1_800  # brokers refuse a longer session by default (group.max.session.timeout.ms)
+TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+BROKER: Final = re.compile(r"[^\s,:/]+:\d{1,5}")
+
+
+def _topic_name(text: str) -> None:
+    if not TOPIC_NAME.fullmatch(text):
+        reason = "must be 1 to 249 letters, digits, dots, hyphens or underscores"
+        raise ValueError(reason)
+
+
+def _brokers(text: str) -> None:
+    if not all(BROKER.fullmatch(one.strip()) for one in text.split(",")):
+        reason = "must be host:port or host:port,host:port"
+        raise ValueError(reason)
+
+
+def _redis_url(text: str) -> None:
+    if urlsplit(text).scheme not in ("redis", "rediss", "unix"):
+        reason = "must begin with redis://, rediss:// or unix://"
+        raise ValueError(reason)
+
+
+def _readable_file(text: str) -> None:
+    if not Path(text).is_file():
+        reason = "is not a file that can be read"
+        raise ValueError(reason)
+
+
+def _anything(_text: str) -> None:
+    """Accept."""
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a setting means, and what it may be: numbers from `low` to `high`; a text must pass `check`."""
+
+    doc: str
+    low: float = 0
+    high: float = 0
+    secret: bool = False
+    check: Callable[[str], None] = _anything
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All that a worker, `coach topics` and `coach model` can be told. Times end in their unit; sizes are bytes."""
+
+    kafka_brokers: Annotated[str, About("host:port,host:port of Kafka brokers to ask first", check=_brokers)] = (
+        "127.0.0.1:9092"
+    )
+    kafka_security_protocol: Annotated[SecurityProtocol, About("how to talk to the brokers")] = "PLAINTEXT"
+    kafka_sasl_mechanism: Annotated[SaslMechanism, About("how to log in, where the protocol has SASL in it")] = (
+        "SCRAM-SHA-512"
+    )
+    kafka_sasl_username: Annotated[str, About("user name for SASL")] = ""
+    kafka_sasl_password: Annotated[str, About("password for SASL", secret=True)] = ""
+    kafka_ca_file: Annotated[
+        str,
+        About("PEM file of the authorities behind the brokers' certificates; none: the system's", check=_readable_file),
+    ] = ""
+    kafka_certificate_file: Annotated[str, About("PEM file of the client's certificate", check=_readable_file)] = ""
+    kafka_key_file: Annotated[str, About("PEM file of the client's key", check=_readable_file)] = ""
+    kafka_key_password: Annotated[str, About("password of that key", secret=True)] = ""
+    redis_url: Annotated[str, About("Redis: redis://, rediss:// (TLS) or unix://", check=_redis_url)] = (
+        "redis://127.0.0.1:6379/0"
+    )
+    redis_timeout_s: Annotated[float, About("longest wait for one answer of Redis", low=0.1, high=60)] = 5.0
+
+    group: Annotated[str, About("consumer group of the workers", check=_topic_name)] = "coach-stream"
+    topic_decisions: Annotated[str, About("topic of decisions, in", check=_topic_name)] = "decisions"
+    topic_models: Annotated[
+        str, About("topic of published models, in; compacted, one partition", check=_topic_name)
+    ] = "models"
+    topic_recommendations: Annotated[str, About("topic of recommendations, out", check=_topic_name)] = "recommendations"
+    topic_audit: Annotated[str, About("topic of audit records, out", check=_topic_name)] = "audit"
+    topic_dlq: Annotated[str, About("topic of dead letters, out", check=_topic_name)] = "decisions.dlq"
+    start_at: Annotated[
+        StartAt | None,
+        About("where to begin on partitions of which the group read nothing: earliest, latest, or an RFC 3339 time"),
+    ] = None
+
+    decision_bytes_max: Annotated[
+        int, About("largest decision (max.message.bytes of its topic)", low=KIB, high=MIB)
+    ] = MIB
+    audit_bytes_max: Annotated[
+        int, About("largest audit record (max.message.bytes of its topic)", low=KIB, high=64 * MIB)
+    ] = 4 * MIB
+    recommendation_bytes_max: Annotated[
+        int, About("largest recommendation (max.message.bytes of its topic)", low=KIB, high=64 * MIB)
+    ] = MIB
+    dead_letter_bytes_max: Annotated[
+        int,
+        About("largest dead letter (max.message.bytes of its topic); holds a whole decision", low=KIB, high=128 * MIB),
+    ] = 2 * MIB
+
+    start_wait_s: Annotated[
+        float, About("longest wait for Kafka and for Redis at the start, each", low=0, high=3_600)
+    ] = 30.0
+    model_wait_s: Annotated[
+        float, About("how long a decision waits for a model version that nobody published yet", low=0, high=3_600)
+    ] = 60.0
+    parked_max: Annotated[
+        int, About("most decisions that wait so; beyond, the oldest becomes a dead letter", low=1, high=100_000)
+    ] = 1_000
+    uncommitted_max: Annotated[
+        int,
+        About(
+            "most decisions read and not committed yet, with those answered behind a waiting one", low=100, high=10**6
+        ),
+    ] = 20_000
+    outage_max_s: Annotated[
+        float, About("how long an outage is waited out before the process ends with code 3", low=1, high=86_400)
+    ] = 300.0
+    drain_s: Annotated[
+        float,
+        About("how long a stop or rebalance waits for an outage before leaving work to be read again", low=0, high=600),
+    ] = 10.0
+    retry_delay_max_s: Annotated[float, About("longest pause between two tries in an outage", low=0.05, high=60)] = 5.0
+    delivery_timeout_s: Annotated[
+        float, About("longest wait for the broker's word on an output before it is sent again", low=1, high=600)
+    ] = 30.0
+    conflict_window_s: Annotated[
+        int, About("how long a decision_id is remembered with its content (Redis)", low=1, high=31_536_000)
+    ] = 86_400
+    session_timeout_s: Annotated[
+        float, About("silence after which the brokers give a worker's partitions to others", low=1, high=SESSION_MAX_S)
+    ] = 10.0
+    commit_interval_s: Annotated[float, About("how often offsets are committed", low=0.05, high=60)] = 1.0
+
+    batch_max: Annotated[int, About("most decisions answered in one go", low=1, high=10_000)] = 256
+    batch_s_max: Annotated[
+        float,
+        About("time after which what is answered of a batch goes out, so that none waits long", low=0.001, high=60),
+    ] = 0.2
+    models_max: Annotated[int, About("most bundles kept open at once", low=1, high=1_000)] = 4
+    bundle_dir: Annotated[Path, About("where bundles are kept on this host; workers on one host share it")] = Path(
+        "~/.cache/coach-stream/bundles"
+    )
+    redis_chunk_bytes: Annotated[
+        int, About("size of the pieces in which a bundle lies in Redis", low=64 * KIB, high=64 * MIB)
+    ] = 16 * MIB
+
+    metrics_port: Annotated[int, About("port of /metrics and /health; 0: none", low=0, high=65_535)] = 0
+    log_level: Annotated[LogLevel, About("least level that is logged; INFO has a line for each decision")] = "INFO"
+    log_totals_every_s: Annotated[float, About("how often the counters are logged; 0: never", low=0, high=86_400)] = (
+        60.0
+    )
+
+
+def read_settings(environment: Mapping[str, str] | None = None, **flags: object) -> Settings:
+    """Read the settings: a flag that is not None wins over its `COACH_*` variable, which wins over the default.
+
+    An empty variable counts as not set. Variables with the prefix that belong to other parts are left alone.
+    Raises: ConfigurationError that names every wrong setting, what is wrong, and what it takes.
+    """
+    environment = os.environ if environment is None else environment
+    values: dict[str, Any] = {}
+    wrong: list[str] = []
+    for name, (kind, about) in _described().items():
+        given = flags.get(name)
+        if given is None:
+            given = environment.get(PREFIX + name.upper()) or None
+        if given is None:
+            continue
+        try:
+            values[name] = _read(kind, about, str(given))
+        except ValueError as reason:
+            wrong.append(
+                f"{PREFIX}{name.upper()}={MASK if about.secret else repr(without_password(str(given)))}: {reason}"
+            )
+    settings = Settings(**values)
+    wrong += _contradictions(settings)
+    if wrong:
+        raise ConfigurationError("; ".join(wrong))
+    return settings
+
+
+def masked(settings: Settings) -> dict[str, str]:
+    """The settings as `COACH_NAME: value`, with passwords masked, those within URLs too."""
+    shown = {}
+    for name, (_, about) in _described().items():
+        value = getattr(settings, name)
+        text = "" if value is None else str(value)
+        shown[PREFIX + name.upper()] = MASK if about.secret and text else without_password(text)
+    return shown
+
+
+def documentation() -> list[tuple[str, str, str]]:
+    """Each setting as (variable, default, meaning), in order."""
+    defaults = masked(Settings())
+    meanings = {PREFIX + name.upper(): about.doc for name, (_, about) in _described().items()}
+    return [(variable, defaults[variable], meaning) for variable, meaning in meanings.items()]
+
+
+def without_password(url: str) -> str:
+    """A URL as it may be logged; any other text unchanged."""
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    where = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:{MASK}@{where}"))
+
+
+@cache
+def _described() -> dict[str, tuple[Any, About]]:
+    """Each setting's type and description, in order."""
+    hints = get_type_hints(Settings, include_extras=True)
+    return {one.name: get_args(hints[one.name]) for one in fields(Settings)}
+
+
+def _read(kind: Any, about: About, text: str) -> object:  # noqa: ANN401 - a type of any form
+    if getattr(kind, "__origin__", None) is Literal:
+        return _choice(text, get_args(kind))
+    if kind in (int, float):
+        return _number(text, kind, about)
+    if kind is Path:
+        return Path(text)
+    if StartAt in get_args(kind):
+        return read_start_at(text)
+    about.check(text)
+    return text
+
+
+def _choice(text: str, words: tuple[str, ...]) -> str:
+    if text.upper() not in words:
+        reason = f"must be one of {', '.join(words)}"
+        raise ValueError(reason)
+    return text.upper()
+
+
+def _number(text: str, kind: type[float], about: About) -> float:
+    wanted = f"must be a {'whole ' if issubclass(kind, int) else ''}number from {about.low:.16g} to {about.high:.16g}"
+    try:
+        number = kind(text)
+    except ValueError:
+        raise ValueError(wanted) from None
+    if not about.low <= number <= about.high:  # NaN fails this too
+        raise ValueError(wanted)
+    return number
+
+
+def _contradictions(settings: Settings) -> list[str]:
+    """What no single setting shows."""
+    wrong = []
+    topics = [value for name in _described() if name.startswith("topic_") for value in [getattr(settings, name)]]
+    if len(set(topics)) < len(topics):
+        wrong.append(f"{PREFIX}TOPIC_*: {', '.join(topics)} must all be different")
+    needed = settings.decision_bytes_max + DEAD_LETTER_MARGIN_BYTES
+    if settings.dead_letter_bytes_max < needed:
+        wrong.append(
+            f"{PREFIX}DEAD_LETTER_BYTES_MAX={settings.dead_letter_bytes_max}: a dead letter holds a whole decision, so "
+            f"it must be at least {PREFIX}DECISION_BYTES_MAX + {DEAD_LETTER_MARGIN_BYTES} = {needed}"
+        )
+    named = bool(settings.kafka_sasl_username and settings.kafka_sasl_password)
+    if "SASL" in settings.kafka_security_protocol and not named:
+        wrong.append(
+            f"{PREFIX}KAFKA_SECURITY_PROTOCOL={settings.kafka_security_protocol}: needs {PREFIX}KAFKA_SASL_USERNAME "
+            f"and {PREFIX}KAFKA_SASL_PASSWORD"
+        )
+    if bool(settings.kafka_certificate_file) != bool(settings.kafka_key_file):
+        wrong.append(f"{PREFIX}KAFKA_CERTIFICATE_FILE and {PREFIX}KAFKA_KEY_FILE: set both or neither")
+    return wrong

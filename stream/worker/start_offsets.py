@@ -1,0 +1,109 @@
+"""Where the group begins on partitions that it never read: told by a person, committed before Faust starts.
+
+Faust's `auto_offset_reset` would decide silently, and differently after the offsets of a quiet group expired. So each
+partition's offset is looked up first; where there is none, `--start-at` gives it and it is committed as the group's own.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
+
+from stream.errors import ConfigurationError, KafkaUnavailable
+from stream.worker.start_at import StartAt
+
+log = logging.getLogger(__name__)
+
+AGAIN_S: Final = 0.5  # between tries while another worker of the group keeps a commit from outside away
+
+
+def ensure_start_offsets(
+    properties: Mapping[str, Any],
+    *,
+    group: str,
+    topic: str,
+    partitions: int,
+    start_at: StartAt | None,
+    timeout_s: float,
+) -> dict[int, int]:
+    """See to it that the group has a committed offset on each partition; return those that were set now.
+
+    Raises: ConfigurationError when one is missing and `start_at` is None; KafkaUnavailable when the brokers do not
+    answer, or keep refusing, within `timeout_s`.
+    """
+    deadline = time.monotonic() + timeout_s
+    consumer = Consumer({**properties, "group.id": group, "enable.auto.commit": False})
+    try:
+        while True:
+            missing, refused = _try_once(consumer, topic, partitions, start_at, deadline)
+            if refused is None:
+                return missing
+            if time.monotonic() >= deadline:
+                reason = f"group {group} has no committed offset on {topic}{sorted(missing)} and takes none: {refused}"
+                raise KafkaUnavailable(reason)
+            time.sleep(AGAIN_S)  # a worker that is running already may commit them meanwhile
+    finally:
+        consumer.close()
+
+
+def _try_once(
+    consumer: Consumer, topic: str, partitions: int, start_at: StartAt | None, deadline: float
+) -> tuple[dict[int, int], str | None]:
+    """Return the offsets that were missing, and why they could not be set (None when all is well)."""
+    left_s = max(1.0, deadline - time.monotonic())
+    try:
+        committed = consumer.committed([TopicPartition(topic, number) for number in range(partitions)], timeout=left_s)
+        nothing = [one.partition for one in committed if one.offset < 0]
+        if not nothing:
+            _warn_of_gaps(consumer, committed, left_s)
+            return {}, None
+        if start_at is None:
+            reason = (
+                f"the group has read nothing of {topic} partition{'s' * (len(nothing) > 1)} {', '.join(map(str, nothing))}; say where "
+                "to begin: --start-at earliest (all decisions still kept), latest (only new ones), or an RFC 3339 time"
+            )
+            raise ConfigurationError(reason)
+        offsets = _offsets(consumer, topic, nothing, start_at, left_s)
+    except KafkaException as error:
+        reason = f"the committed offsets of {topic} could not be read: {error.args[0].str()}"
+        raise KafkaUnavailable(reason) from error
+    try:
+        written = consumer.commit(
+            offsets=[TopicPartition(topic, number, offset) for number, offset in offsets.items()], asynchronous=False
+        )
+    except KafkaException as error:
+        return offsets, error.args[0].str()
+    failed = [one.error.str() for one in written or [] if one.error is not None]
+    if failed:
+        return offsets, failed[0]
+    log.info("start.offsets_set", extra={"topic": topic, "start_at": str(start_at), "offsets": offsets})
+    return offsets, None
+
+
+def _offsets(
+    consumer: Consumer, topic: str, numbers: Sequence[int], start_at: StartAt, timeout_s: float
+) -> dict[int, int]:
+    marks = {
+        number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=timeout_s, cached=False)
+        for number in numbers
+    }
+    if start_at.time_ms is None:
+        return {number: low if start_at.kind == "earliest" else high for number, (low, high) in marks.items()}
+    asked = [TopicPartition(topic, number, start_at.time_ms) for number in numbers]
+    found = consumer.offsets_for_times(asked, timeout=timeout_s)
+    return {one.partition: marks[one.partition][1] if one.offset in (-1, OFFSET_END) else one.offset for one in found}
+
+
+def _warn_of_gaps(consumer: Consumer, committed: Sequence[TopicPartition], timeout_s: float) -> None:
+    """Say where decisions were deleted before the group read them: nothing can bring them back, but someone must know."""
+    for one in committed:
+        low, _ = consumer.get_watermark_offsets(one, timeout=timeout_s, cached=False)
+        if low > one.offset:
+            log.error(
+                "start.decisions_deleted_unread",
+                extra={"topic": one.topic, "partition": one.partition, "count": low - one.offset},
+            )

@@ -1,0 +1,215 @@
+"""What each topic must be, and the one place that creates or checks them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package leaves its re-exports undeclared
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from stream.errors import ConfigurationError, KafkaUnavailable
+from stream.worker.settings import Settings
+
+DAY_MS: Final = 24 * 60 * 60 * 1_000
+# US Regulation B, 12 CFR 1002.12(b): records are kept for 25 months after the notice; 31 days a month, and a week.
+AUDIT_RETENTION_MS: Final = (25 * 31 + 7) * DAY_MS
+DEFAULT_RETENTION_MS: Final = 7 * DAY_MS
+DEAD_LETTER_RETENTION_MS: Final = 90 * DAY_MS
+PARTITIONS: Final = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSpec:
+    """What a topic must be. `exact_partitions`: no other count will do; else more is as good."""
+
+    name: str
+    partitions: int
+    exact_partitions: bool = False
+    configuration: Mapping[str, str] = field(default_factory=dict)
+
+
+Verdict: TypeAlias = Literal["ok", "created", "changed", "missing", "different", "unmendable"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What is the matter with one topic, and whether anything was done about it."""
+
+    topic: str
+    verdict: Verdict
+    detail: str = ""
+
+
+def topic_specs(settings: Settings, *, partitions: int = PARTITIONS) -> list[TopicSpec]:
+    """The five topics as the settings name and bound them."""
+
+    def plain(name: str, bytes_max: int, retention_ms: int) -> TopicSpec:
+        return TopicSpec(
+            name=name,
+            partitions=partitions,
+            configuration={
+                "cleanup.policy": "delete",
+                "max.message.bytes": str(bytes_max),
+                "retention.ms": str(retention_ms),
+            },
+        )
+
+    return [
+        plain(settings.topic_decisions, settings.decision_bytes_max, DEFAULT_RETENTION_MS),
+        TopicSpec(
+            name=settings.topic_models,
+            partitions=1,
+            exact_partitions=True,
+            configuration={"cleanup.policy": "compact", "max.message.bytes": str(settings.decision_bytes_max)},
+        ),
+        plain(settings.topic_recommendations, settings.recommendation_bytes_max, DEFAULT_RETENTION_MS),
+        plain(settings.topic_audit, settings.audit_bytes_max, AUDIT_RETENTION_MS),
+        plain(settings.topic_dlq, settings.dead_letter_bytes_max, DEAD_LETTER_RETENTION_MS),
+    ]
+
+
+class TopicKeeper:
+    """Creates topics that are missing, mends settings that differ, and says what it cannot mend."""
+
+    def __init__(self, properties: Mapping[str, Any], *, timeout_s: float) -> None:
+        """`properties` are those of a confluent-kafka client."""
+        self._admin = AdminClient(dict(properties))
+        self._timeout_s = timeout_s
+
+    def apply(self, specs: Iterable[TopicSpec], *, replication: int | None, dry_run: bool) -> list[Finding]:
+        """Bring the topics to what they must be; with `dry_run` only say what differs.
+
+        Raises: KafkaUnavailable; ConfigurationError when the brokers refuse a change.
+        """
+        wanted = list(specs)
+        present = self.partitions()
+        findings = [
+            self._create(spec, replication=replication, dry_run=dry_run) for spec in wanted if spec.name not in present
+        ]
+        configurations = self.configurations([spec.name for spec in wanted if spec.name in present])
+        for spec in wanted:
+            if spec.name in present:
+                findings += self._mend(spec, present[spec.name], configurations[spec.name], dry_run=dry_run)
+        order = {spec.name: place for place, spec in enumerate(wanted)}
+        return sorted(findings, key=lambda one: order[one.topic])
+
+    def partitions(self) -> dict[str, int]:
+        """How many partitions each topic of the cluster has.
+
+        Raises: KafkaUnavailable.
+        """
+        topics = self._metadata().topics
+        return {name: len(topic.partitions) for name, topic in topics.items() if topic.error is None}
+
+    def configurations(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        """The settings of topics, as the brokers tell them.
+
+        Raises: KafkaUnavailable; ConfigurationError when the brokers do not tell.
+        """
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+        if not resources:
+            return {}
+        self._check_controller()
+        found = {}
+        for resource, future in self._admin.describe_configs(resources, request_timeout=self._timeout_s).items():
+            entries = self._result(future, f"the settings of topic {resource.name}")
+            found[resource.name] = {name: str(entry.value) for name, entry in entries.items()}
+        return found
+
+    def _metadata(self) -> Any:  # noqa: ANN401 - confluent-kafka's ClusterMetadata, which has no types
+        try:
+            return self._admin.list_topics(timeout=self._timeout_s)
+        except KafkaException as error:
+            reason = f"no Kafka broker answered within {self._timeout_s:g} s: {error.args[0].str()}"
+            raise KafkaUnavailable(reason) from error
+
+    def _check_controller(self) -> None:
+        """Without a controller each administrative request would wait until it times out."""
+        metadata = self._metadata()
+        if metadata.controller_id not in metadata.brokers:
+            reason = (
+                "the brokers name no controller, so topics can be neither made nor asked about (an embedded Kafka?)"
+            )
+            raise ConfigurationError(reason)
+
+    def _create(self, spec: TopicSpec, *, replication: int | None, dry_run: bool) -> Finding:
+        if dry_run:
+            return Finding(topic=spec.name, verdict="missing", detail="would be created")
+        self._check_controller()
+        topic = NewTopic(
+            spec.name,
+            num_partitions=spec.partitions,
+            replication_factor=-1 if replication is None else replication,
+            config=dict(spec.configuration),
+        )
+        for future in self._admin.create_topics([topic], request_timeout=self._timeout_s).values():
+            try:
+                self._result(future, f"creating topic {spec.name}")
+            except _AlreadyThere:
+                return Finding(topic=spec.name, verdict="ok", detail="another process created it")
+        return Finding(topic=spec.name, verdict="created", detail=f"{spec.partitions} partitions")
+
+    def _mend(
+        self, spec: TopicSpec, partitions: int, configuration: Mapping[str, str], *, dry_run: bool
+    ) -> list[Finding]:
+        findings = []
+        if spec.exact_partitions and partitions != spec.partitions:
+            detail = f"has {partitions} partitions and must have {spec.partitions}: make it anew under another name"
+            findings.append(Finding(topic=spec.name, verdict="unmendable", detail=detail))
+        different = {
+            name: value
+            for name, value in spec.configuration.items()
+            if not _good_enough(name, configuration.get(name), value)
+        }
+        told = ", ".join(
+            f"{name} is {configuration.get(name)} and must be {value}" for name, value in different.items()
+        )
+        if different and dry_run:
+            findings.append(Finding(topic=spec.name, verdict="different", detail=told))
+        elif different:
+            entries = [
+                ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+                for name, value in different.items()
+            ]
+            resource = ConfigResource(ResourceType.TOPIC, spec.name, incremental_configs=entries)
+            futures = self._admin.incremental_alter_configs([resource], request_timeout=self._timeout_s)
+            for future in futures.values():
+                self._result(future, f"changing topic {spec.name}")
+            findings.append(Finding(topic=spec.name, verdict="changed", detail=told))
+        return findings or [Finding(topic=spec.name, verdict="ok", detail=f"{partitions} partitions")]
+
+    def _result(self, future: Any, doing: str) -> Any:  # noqa: ANN401 - confluent-kafka's futures are of any kind
+        try:
+            return future.result(timeout=self._timeout_s + 1)
+        except KafkaException as error:
+            why = error.args[0]
+            if why.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                raise _AlreadyThere from error
+            reason = f"{doing}: {why.str()}"
+            if why.retriable() or why.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):  # noqa: SLF001 - librdkafka's names
+                raise KafkaUnavailable(reason) from error
+            raise ConfigurationError(reason) from error
+
+
+class _AlreadyThere(Exception):
+    """Another process was quicker."""
+
+
+def _good_enough(name: str, present: str | None, wanted: str) -> bool:
+    """Sizes and retention may be larger than asked, and no limit at all is larger still; the rest must be equal."""
+    if present is None:
+        return False
+    if name == "retention.ms":
+        return int(present) == -1 or int(present) >= int(wanted)
+    if name == "max.message.bytes":
+        return int(present) >= int(wanted)
+    return present == wanted

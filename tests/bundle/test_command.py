@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from stream.bundle.manifest import MANIFEST
+from stream.cli.bundle import Progress
+from stream.cli.main import coach
+from tests.bundle.inputs import inputs
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(coach, ["bundle", *map(str, arguments)])
+
+
+def build(folder: Path, *more: str | Path, model: str = "model.json", threshold: str = "0.5") -> Result:
+    given = [("--model", model), ("--pool", "pool.csv"), ("--features", "features.toml"), ("--out", "bundle")]
+    paths = [word for flag, name in given for word in (flag, folder / name)]
+    return run("build", *paths, "--threshold", threshold, "--target-column", "target", *more)
+
+
+def test_a_build_says_what_it_made_and_what_it_compared(tmp_path: Path) -> None:
+    """Given good inputs, the command exits 0, tells stages on stderr and the bundle's facts on stdout."""
+    inputs(tmp_path)
+    done = build(tmp_path)
+    assert done.exit_code == 0
+    assert "every bit equal" in done.stdout
+    assert "20 trees" in done.stdout
+    assert done.stderr.splitlines()[0] == "reading the model ..."
+    assert (tmp_path / "bundle" / MANIFEST).is_file()
+
+
+def test_a_build_for_machines_is_one_json_object(tmp_path: Path) -> None:
+    """Given --json, stdout is one object whose digest `show --json` gives as well."""
+    inputs(tmp_path, "txt")
+    done = build(tmp_path, "--json", model="model.txt")
+    assert done.exit_code == 0
+    told = json.loads(done.stdout)
+    assert told["probe"]["rows"] > 400
+    shown = run("show", tmp_path / "bundle", "--json")
+    assert json.loads(shown.stdout) == {"bundle_sha256": told["bundle_sha256"], "manifest": told["manifest"]}
+
+
+def test_show_says_the_facts(tmp_path: Path) -> None:
+    """Given a bundle, show names model, library, threshold and pool."""
+    inputs(tmp_path)
+    build(tmp_path, "--model-id", "loan", "--model-version", "2026-10", "--revision", "2")
+    shown = run("show", tmp_path / "bundle")
+    assert shown.exit_code == 0
+    assert "loan 2026-10 revision 2" in shown.stdout
+    assert "at or above probability 0.5" in shown.stdout
+    assert "400 rows" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [(["--missing", "-999"], "--missing -999"), (["--policy", "features.toml"], "policy.toml: f0 is not a known key")],
+)
+def test_what_the_user_can_mend_exits_2_with_one_line(tmp_path: Path, arguments: list[str], what: str) -> None:
+    """Given a wrong flag or file, the command exits 2 and its last line names it."""
+    inputs(tmp_path)
+    done = build(tmp_path, *(tmp_path / a if a.endswith(".toml") else a for a in arguments))
+    assert done.exit_code == 2
+    assert what in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
+def test_a_model_that_is_garbage_exits_2(tmp_path: Path) -> None:
+    """Given a model file that no library wrote, the command exits 2 and says what to give instead."""
+    inputs(tmp_path)
+    (tmp_path / "model.json").write_text("nonsense")
+    done = build(tmp_path)
+    assert done.exit_code == 2
+    assert "XGBoost model refused" in done.stderr.splitlines()[-1]
+
+
+def test_a_file_that_is_not_there_exits_2(tmp_path: Path) -> None:
+    """Given a path without a file, the command exits 2 and names the option."""
+    done = build(tmp_path)
+    assert done.exit_code == 2
+    assert "--model" in done.stderr
+
+
+def test_a_damaged_bundle_exits_1(tmp_path: Path) -> None:
+    """Given a bundle with a changed file, show exits 1 and names the file."""
+    inputs(tmp_path)
+    build(tmp_path)
+    (tmp_path / "bundle" / "features.toml").write_text("")
+    shown = run("show", tmp_path / "bundle")
+    assert shown.exit_code == 1
+    assert "features.toml" in shown.stderr
+
+
+def test_a_secret_file_must_hold_a_secret(tmp_path: Path) -> None:
+    """Given an empty key file, the command exits 2; given a secret, it is used and not shown."""
+    inputs(tmp_path)
+    key = tmp_path / "key"
+    key.write_text("\n")
+    assert build(tmp_path, "--reference-key-file", key).exit_code == 2
+    key.write_text("open sesame\n")
+    done = build(tmp_path, "--reference-key-file", key)
+    assert done.exit_code == 0
+    assert "sesame" not in done.output
+    assert "sesame" not in (tmp_path / "bundle" / MANIFEST).read_text()
+
+
+@pytest.mark.parametrize("command", [(), ("build",), ("show",)])
+def test_help_shows_an_example(command: tuple[str, ...]) -> None:
+    """Given --help, each command shows an example of itself that begins on its own line."""
+    shown = run(*command, "--help")
+    assert shown.exit_code == 0
+    assert "\n  Example:\n    coach bundle" in shown.stdout
+
+
+def test_on_a_terminal_progress_is_a_bar_that_vanishes(capsys: pytest.CaptureFixture[str]) -> None:
+    """Given a terminal, stages share one line with a bar, which is cleared at the end."""
+    progress = Progress(terminal=True)
+    for told in (("comparing", 1, 4), ("comparing", 4, 4), ("writing", 0, 1), ("writing", 1, 1)):
+        progress(*told)
+    shown = capsys.readouterr().err
+    assert " 25% comparing" in shown
+    assert "\n" not in shown
+    assert shown.endswith("\r\x1b[K")

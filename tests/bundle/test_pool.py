@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from stream.bundle.pool import read_pool
+from stream.errors import ConfigurationError
+from stream.recourse.features import FeatureRules, read_features
+from tests.bundle.inputs import write_table
+
+
+def rules_of(**categories: list[str] | None) -> FeatureRules:
+    tables = []
+    for name, words in categories.items():
+        kind = "number" if words is None else "category"
+        tables.append(f'[{name}]\ntype = "{kind}"\nmutability = "mutable"\n')
+        if words is not None:
+            tables.append(f"categories = {words!r}\n")
+    return read_features("".join(tables), tuple(categories))
+
+
+def test_columns_are_taken_by_name_and_the_others_reported(tmp_path: Path) -> None:
+    """Given a CSV with columns in any order and some more, rows follow the model's order and the rest is named."""
+    path = tmp_path / "pool.csv"
+    path.write_text("note,b,target,a\nx,1,0,2\ny,3,1,4.5\n")
+    pool = read_pool(path, rules_of(a=None, b=None), target_column="target")
+    assert pool.rows.tolist() == [[2, 1], [4.5, 3]]
+    assert pool.ignored == ("note",)
+
+
+@pytest.mark.parametrize("cell", ["", "NA", "NaN", "null", "N/A"])
+def test_a_cell_without_a_value_is_missing(tmp_path: Path, cell: str) -> None:
+    """Given any of the usual words for no value, number and category are missing."""
+    path = tmp_path / "pool.csv"
+    path.write_text(f"a,b\n1,car\n{cell},{cell}\n")
+    pool = read_pool(path, rules_of(a=None, b=["car"]), target_column=None)
+    assert np.isnan(pool.rows).tolist() == [[False, False], [True, True]]
+
+
+def test_a_word_that_features_toml_lists_is_never_missing(tmp_path: Path) -> None:
+    """Given a category called NA, its cells are that category, while an empty cell is missing."""
+    path = tmp_path / "pool.csv"
+    path.write_text('a,b\n1,NA\n2,"none"\n3,""\n')
+    rows = read_pool(path, rules_of(a=None, b=["none", "NA"]), target_column=None).rows
+    assert rows[:2, 1].tolist() == [1, 0]
+    assert np.isnan(rows[2, 1])
+
+
+def test_numbers_keep_every_bit(tmp_path: Path) -> None:
+    """Given decimals of doubles, a CSV gives back the doubles."""
+    values = np.random.default_rng(2).normal(size=500) * 10.0 ** np.arange(-250, 250)
+    path = tmp_path / "pool.csv"
+    path.write_text("a\n" + "\n".join(map(repr, values.tolist())) + "\n")
+    assert read_pool(path, rules_of(a=None), target_column=None).rows[:, 0].tobytes() == values.tobytes()
+
+
+def test_parquet_columns_of_any_number_type_are_read(tmp_path: Path) -> None:
+    """Given whole numbers, float32 and booleans in Parquet, each becomes its double, null missing."""
+    table = pa.table(
+        {
+            "a": pa.array([1, None], pa.int64()),
+            "b": pa.array([0.1, 2], pa.float32()),
+            "c": pa.array([True, False]),
+            "d": pa.array(["x", "y"]).dictionary_encode(),
+        }
+    )
+    write_table(tmp_path / "pool.parquet", table)
+    rows = read_pool(tmp_path / "pool.parquet", rules_of(a=None, b=None, c=None, d=["y", "x"]), target_column=None).rows
+    assert rows[0].tolist() == [1, float(np.float32(0.1)), 1, 1]
+    assert np.isnan(rows[1, 0])
+
+
+WRONG = {
+    "lacks the model's features 'b'": "a\n1\n",
+    "more than one column 'a'": "a,b,a\n1,2,3\n",
+    "column 'b' holds text": "a,b\n1,2\n3,many\n",
+    "column 'a' holds inf": "a,b\ninf,2\n",
+    "has no rows": "a,b\n",
+    "cannot be read": "",
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_table_that_does_not_fit_is_refused_by_column(tmp_path: Path, what: str) -> None:
+    """Given a CSV that cannot be the model's pool, the error names the file and the column."""
+    path = tmp_path / "pool.csv"
+    path.write_text(WRONG[what])
+    with pytest.raises(ConfigurationError, match=rf"pool\.csv.*{re.escape(what)}") as refusal:
+        read_pool(path, rules_of(a=None, b=None), target_column=None)
+    assert "\n" not in str(refusal.value)
+
+
+def test_words_that_features_toml_lacks_are_named(tmp_path: Path) -> None:
+    """Given words that have no code, the error counts them and shows some."""
+    path = tmp_path / "pool.csv"
+    path.write_text("b\ncar\nboat\nplane\n")
+    with pytest.raises(ConfigurationError, match=r"column 'b' holds 2 words .*: 'boat', 'plane'"):
+        read_pool(path, rules_of(b=["car"]), target_column=None)
+
+
+def test_parquet_columns_that_hold_no_number_or_no_word_are_refused(tmp_path: Path) -> None:
+    """Given a list where a number is due, a list where a word is due, or a whole number past 2^53, the column is named."""
+    path = tmp_path / "pool.parquet"
+    write_table(path, pa.table({"a": pa.array([[1]])}))
+    with pytest.raises(ConfigurationError, match="column 'a' of type list"):
+        read_pool(path, rules_of(a=None), target_column=None)
+    with pytest.raises(ConfigurationError, match="column 'a' of type list"):
+        read_pool(path, rules_of(a=["x"]), target_column=None)
+    write_table(path, pa.table({"a": pa.array([2**53 + 1])}))
+    with pytest.raises(ConfigurationError, match="column 'a' of type int64 does not fit"):
+        read_pool(path, rules_of(a=None), target_column=None)

@@ -1,0 +1,152 @@
+"""Models of the owner libraries for the tests of this room, and those libraries as the oracle of what they give."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import lightgbm as lgb
+import numpy as np
+import numpy.typing as npt
+import xgboost as xgb
+from hypothesis import strategies as st
+
+from stream.forest.from_lightgbm import read_lightgbm
+from stream.forest.from_xgboost import read_xgboost
+from stream.forest.trees import Forest
+
+ZERO_REACH = 1.0000000180025095e-35  # LightGBM takes what is nearer to zero for zero
+Rows = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How to make up data and a model of it."""
+
+    seed: int
+    rows: int
+    features: int
+    trees: int
+    depth: int
+    missing: float  # share of the cells
+    whole: bool  # values are whole numbers, so many are equal
+    constant: bool  # the last column holds one value only
+    signal: bool  # False: the target is chance, and with a strong penalty many trees are one leaf
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the features."""
+        return [f"f{i}" for i in range(self.features)]
+
+    def data(self) -> tuple[Rows, npt.NDArray[np.int64]]:
+        """Rows and a target of both classes."""
+        rng = np.random.default_rng(self.seed)
+        rows = rng.normal(size=(self.rows, self.features)) * 10.0 ** rng.integers(-3, 6, self.features)
+        if self.whole:
+            rows = np.round(rows)
+        if self.constant:
+            rows[:, -1] = 7.0
+        noise = rng.normal(size=self.rows)
+        score = rows[:, 0] / (np.abs(rows[:, 0]).max() + 1) + 0.3 * noise if self.signal else noise
+        rows[rng.random(rows.shape) < self.missing] = np.nan
+        target = (score > 0).astype(np.int64)
+        target[:2] = 0, 1
+        return rows, target
+
+
+recipes = st.builds(
+    Recipe,
+    seed=st.integers(0, 2**32 - 1),
+    rows=st.sampled_from([2, 30, 200]),
+    features=st.integers(1, 6),
+    trees=st.sampled_from([1, 2, 7, 25]),
+    depth=st.sampled_from([1, 2, 4, 9]),
+    missing=st.sampled_from([0.0, 0.2, 0.9]),
+    whole=st.booleans(),
+    constant=st.booleans(),
+    signal=st.booleans(),
+)
+
+USUAL = Recipe(seed=1, rows=400, features=4, trees=20, depth=3, missing=0.1, whole=False, constant=False, signal=True)
+
+
+def xgboost_model(recipe: Recipe, **parameters: Any) -> xgb.Booster:
+    rows, target = recipe.data()
+    settings = {"objective": "binary:logistic", "max_depth": recipe.depth, "nthread": 1, "seed": 0, "verbosity": 0}
+    matrix = xgb.DMatrix(rows, target, feature_names=recipe.names, nthread=1)
+    return xgb.train({**settings, **parameters}, matrix, recipe.trees)
+
+
+def lightgbm_model(recipe: Recipe, **parameters: Any) -> lgb.Booster:
+    rows, target = recipe.data()
+    settings = {"objective": "binary", "max_depth": recipe.depth, "num_leaves": 2**recipe.depth, "verbose": -1}
+    settings |= {"num_threads": 1, "deterministic": True, "min_data_in_leaf": 2, "min_data_in_bin": 1}
+    data = lgb.Dataset(rows, target, feature_name=recipe.names)
+    return lgb.train({**settings, **parameters}, data, recipe.trees)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """What the library itself says of rows. `trees` limits how many are used."""
+
+    booster: Any
+    names: list[str]
+    trees: int
+
+    def ask(self, rows: Rows, what: Literal["margin", "probability", "leaf"]) -> npt.NDArray[Any]:
+        """What `predict` gives for these rows."""
+        raw, leaf = what == "margin", what == "leaf"
+        if isinstance(self.booster, lgb.Booster):
+            return np.asarray(
+                self.booster.predict(rows, num_iteration=self.trees, raw_score=raw, pred_leaf=leaf, num_threads=1)
+            )
+        matrix = xgb.DMatrix(rows, feature_names=self.names, nthread=1)
+        used = (0, self.trees)
+        return np.asarray(self.booster.predict(matrix, output_margin=raw, pred_leaf=leaf, iteration_range=used))
+
+    def leaves(self, rows: Rows) -> npt.NDArray[np.int64]:
+        """Leaf ids, (rows, trees), also of a single tree, for which XGBoost gives one dimension."""
+        return self.ask(rows, "leaf").astype(np.int64).reshape(len(rows), self.trees)
+
+
+def forest_of(booster: Any) -> Forest:
+    if isinstance(booster, lgb.Booster):
+        return read_lightgbm(booster.model_to_string(), trees=None)
+    return read_xgboost(bytes(booster.save_raw("json")), ubj=False, trees=None)
+
+
+def owner_of(booster: Any, forest: Forest) -> Owner:
+    return Owner(booster, list(forest.features), forest.trees)
+
+
+def probes(forest: Forest, rows: Rows) -> Rows:
+    """The rows themselves, and rows on every threshold, one ulp to each side, missing, and at numbers that trip code."""
+    extremes = [
+        0.0,
+        -0.0,
+        1e-36,
+        -1e-36,
+        ZERO_REACH,
+        -ZERO_REACH,
+        math.nextafter(ZERO_REACH, 1),
+        math.nextafter(-ZERO_REACH, -1),
+        5e-324,
+        2.0**24 + 1,
+        2.0**53 + 1,
+        -1e30,
+        1e30,
+        np.nan,
+    ]
+    made = [rows]
+    for feature in range(len(forest.features)):
+        on = forest.thresholds(feature)
+        inf = forest.dtype.type(np.inf)
+        with np.errstate(over="ignore"):
+            around = [on, np.nextafter(on, -inf), np.nextafter(on, inf), np.nextafter(on.astype(float), -np.inf)]
+        values = np.concatenate([*(a.astype(np.float64) for a in around), extremes])
+        values = values[~np.isinf(values)]
+        probe = np.repeat(rows[:1], len(values), axis=0)
+        probe[:, feature] = values
+        made.append(probe)
+    return np.concatenate(made)

@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+import xgboost
+from click.testing import CliRunner
+
+from stream.bundle.open import open_bundle
+from stream.cli.main import SUBCOMMANDS, coach
+from stream.demo.embedded_kafka import EmbeddedKafka
+from stream.demo.embedded_redis import EmbeddedRedis
+from stream.wire.decisions import read_decision
+from stream.worker.settings import documentation
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+MARK = "<!-- run by tests/house/test_readme.py -->\n"
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def coach_lines() -> Iterator[list[str]]:
+    for block in blocks("bash"):
+        for line in block.splitlines():
+            words = shlex.split(line, comments=True)
+            if words[:1] == ["coach"]:
+                yield words[1:]
+
+
+def resolve(words: list[str]) -> tuple[click.Command, list[str]]:
+    """The command that these words name, and its own arguments."""
+    context = click.Context(coach)
+    command: click.Command = coach
+    while isinstance(command, click.Group):
+        found = command.get_command(context, words[0])
+        assert found is not None, words
+        command, words = found, words[1:]
+    return command, words
+
+
+@pytest.fixture
+def lender(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with what the README takes for given: model, training data, features.toml, applications."""
+    rows = np.random.PCG64(5).random_raw(600) % 48
+    durations = rows.astype(float) + 4
+    savings = np.roll(durations, 7)
+    favourable = (savings > durations - 6).astype(float)
+    matrix = np.column_stack([durations, savings])
+    booster = xgboost.train(
+        {"objective": "binary:logistic", "max_depth": 3, "nthread": 1},
+        xgboost.DMatrix(matrix, favourable, feature_names=["duration", "savings"]),
+        num_boost_round=20,
+    )
+    booster.save_model(tmp_path / "model.json")
+    table = "\n".join(f"{d:g},{s:g},{int(y)}" for d, s, y in zip(durations, savings, favourable, strict=True))
+    (tmp_path / "training.csv").write_text(f"duration,savings,outcome\n{table}\n")
+    applications = "\n".join(line.rpartition(",")[0] for line in table.splitlines())
+    (tmp_path / "applications.csv").write_text(f"duration,savings\n{applications}\n")
+    sample = next(block for block in blocks("toml") if "[savings]" in block)
+    tables = re.split(r"\n(?=\[)", sample)
+    (tmp_path / "features.toml").write_text("\n".join(t for t in tables if not t.startswith("[purpose]")))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("lender")
+def test_the_four_commands_for_ones_own_model_work() -> None:
+    """Given the files that the README names, when its block of commands is run as it stands, then each succeeds."""
+    block = README.partition(MARK)[2].partition("```bash\n")[2].partition("```")[0]
+    lines = block.splitlines()
+    assert len(lines) == 4
+    for line in lines:
+        result = CliRunner().invoke(coach, shlex.split(line)[1:])
+        assert result.exit_code == 0, (line, result.output)
+    assert Path("answers.jsonl").read_text().count("\n") > 10
+
+
+@pytest.mark.usefixtures("lender")
+def test_publishing_works_as_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a bundle and the embedded stack, when the README's `coach model publish` is run, then it is published."""
+    build, publish = (next(words for words in coach_lines() if words[:2] == verb) for verb in VERBS)
+    assert CliRunner().invoke(coach, build).exit_code == 0
+    with EmbeddedKafka({"models": 1}) as kafka, EmbeddedRedis() as redis:
+        monkeypatch.setenv("COACH_KAFKA_BROKERS", kafka.bootstrap)
+        monkeypatch.setenv("COACH_REDIS_URL", redis.url)
+        result = CliRunner().invoke(coach, publish)
+    assert result.exit_code == 0, result.output
+    assert "published consumer-loan/" in result.output
+
+
+VERBS = (["bundle", "build"], ["model", "publish"])
+
+
+@pytest.mark.parametrize("words", list(coach_lines()), ids=" ".join)
+def test_every_command_in_it_is_one_that_coach_takes(words: list[str]) -> None:
+    """Given each `coach` line of the README, when parsed by coach, then command, flags and values are known to it."""
+    command, arguments = resolve(words)
+    context = (
+        command.make_context("coach", list(arguments), resilient_parsing=False) if not _needs_files(command) else None
+    )
+    known = {flag for parameter in command.params for flag in parameter.opts}
+    assert {word for word in arguments if word.startswith("--")} <= known
+    assert context is None or context.command is command
+
+
+def _needs_files(command: click.Command) -> bool:
+    return any(isinstance(parameter.type, click.Path) and parameter.type.exists for parameter in command.params)
+
+
+def test_its_table_of_commands_is_complete() -> None:
+    """Given the commands of coach, when the README's table is read, then each has its row."""
+    for name in SUBCOMMANDS:
+        assert re.search(rf"^\| `coach {name}", README, re.MULTILINE), name
+
+
+def test_its_settings_are_the_workers() -> None:
+    """Given the worker's settings, when the README's table is read, then it is the same, line by line."""
+    expected = ["| variable | default | meaning |", "|---|---|---|"]
+    for variable, default, meaning in documentation():
+        shown = f"`{default}`" if default else ""
+        expected.append(f"| `{variable}` | {shown} | {meaning} |")
+    table = README.partition("<!-- settings: begin -->\n")[2].partition("<!-- settings: end -->")[0]
+    assert table.splitlines() == expected, "paste this:\n" + "\n".join(expected)
+
+
+def test_its_first_decision_is_one() -> None:
+    """Given the README's first decision, when the worker's reader reads it, then it is a whole, valid decision."""
+    [sample] = blocks("json")
+    decision = read_decision(sample.encode())
+    assert decision.outcome == "declined"
+    assert decision.features["savings"] is None
+
+
+def test_its_links_into_the_tree_lead_somewhere() -> None:
+    """Given the README's relative links, when followed, then each file or heading is there."""
+    headings = {
+        re.sub(r"[^\w\- ]", "", h).strip().lower().replace(" ", "-")
+        for h in re.findall(r"^#+ (.*)$", README, re.MULTILINE)
+    }
+    for target in re.findall(r"\]\(([^)]+)\)", README):
+        if target.startswith("#"):
+            assert target[1:] in headings, target
+        elif "://" not in target:
+            assert (REPOSITORY / target).exists(), target
+
+
+def test_its_outputs_come_from_real_runs() -> None:
+    """Given the README, when its two output blocks are read, then neither is empty, and the demo found no fault."""
+    for part in ("demo", "test"):
+        output = README.partition(f"<!-- {part} output: begin -->")[2].partition(f"<!-- {part} output: end -->")[0]
+        assert len(output.splitlines()) > 4, part
+    assert "each verified without the model: 0 faults" in README
+
+
+def test_the_bundle_of_the_example_opens(lender: Path) -> None:
+    """Given the README's build command, when its bundle is opened, then it is the model that the decision names."""
+    build = next(words for words in coach_lines() if words[:2] == ["bundle", "build"])
+    assert CliRunner().invoke(coach, build).exit_code == 0
+    assert open_bundle(lender / "bundle").identity["model_id"] == "consumer-loan"

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import pytest
+
+from stream.errors import ConfigurationError
+from stream.recourse.policy import BAND_SIZE_MAX, DAYS_MAX, Policy, read_policy
+
+WRONG: dict[str, str] = {  # the text -> the key that the message must name
+    "colour = 1": "colour",
+    'approve = "up"': "approve",
+    "approve = true": "approve",
+    'approve = ["above"]': "approve",
+    "epsilon = -1": "epsilon",
+    "epsilon = inf": "epsilon",
+    "epsilon = nan": "epsilon",
+    'epsilon = "0"': "epsilon",
+    "epsilon = true": "epsilon",
+    f"epsilon = 1{'0' * 400}": "epsilon",
+    "beta = -0.1": "beta",
+    "beta = inf": "beta",
+    "beta = [1]": "beta",
+    "band_size = 0": "band_size",
+    "band_size = 256.0": "band_size",
+    "band_size = true": "band_size",
+    f"band_size = {BAND_SIZE_MAX + 1}": "band_size",
+    "expiry_days = -1": "expiry_days",
+    "expiry_days = 1.5": "expiry_days",
+    f"expiry_days = {DAYS_MAX + 1}": "expiry_days",
+    "notice_days = false": "notice_days",
+    f"notice_days = {DAYS_MAX + 1}": "notice_days",
+    "reference_key_id = 1": "reference_key_id",
+    "approve = ": "not valid TOML",
+}
+
+
+@pytest.mark.parametrize(("text", "key"), WRONG.items(), ids=[text[:30] for text in WRONG])
+def test_a_wrong_key_is_refused_by_name(text: str, key: str) -> None:
+    """Given one wrong key, when read, then a ConfigurationError names the file and the key."""
+    with pytest.raises(ConfigurationError) as refused:
+        read_policy(text)
+    assert "policy.toml" in str(refused.value)
+    assert key in str(refused.value)
+
+
+def test_everything_is_optional() -> None:
+    """Given an empty file, when read, then the paper's settings hold: no surplus, beta 1, and a band of 256 rows."""
+    policy = read_policy("")
+    assert policy == Policy()
+    assert (policy.approve, policy.epsilon, policy.beta, policy.band_size) == ("above", 0, 1, 256)
+
+
+def test_every_key_is_read() -> None:
+    """Given a file that sets each key to something else, when read, then each one is as it says."""
+    settings = {
+        "approve": "below", "epsilon": 0.5, "beta": 0, "band_size": 7, "expiry_days": 1, "notice_days": 2,
+        "reference_key_id": "2026",
+    }  # fmt: skip
+    text = "\n".join(f"{key} = {value!r}".replace("'", '"') for key, value in settings.items())
+    assert asdict(read_policy(text)) == settings
+
+
+@pytest.mark.parametrize(("approve", "sign"), [("above", 1), ("below", -1)])
+def test_the_side_of_the_threshold_is_a_sign(approve: str, sign: int) -> None:
+    """Given the side that is approved, sign * margin grows with what is better for the applicant."""
+    assert read_policy(f'approve = "{approve}"').sign == sign

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream.recourse.answer import score
+from stream.recourse.canonical import canonical_json
+from stream.recourse.feasible import reach_of
+from stream.recourse.leaf_matrix import LeafMatrix
+from stream.recourse.model import PublishedModel
+from stream.recourse.record import recommended_tier, tier_of
+from stream.recourse.search import targets_of
+from stream.recourse.table import SplitRows
+from tests.recourse.lenders import FEATURES, LENDERS, Approve, Lender, Library, Rows, lender
+
+PAIRS = pytest.mark.parametrize(("library", "approve"), LENDERS)
+OF_ALL = ("scales", "medians", "category_start", "category_codes", "category_counts")  # figures of the pool as a whole
+
+
+def moved_within_its_cells(shop: Lender, seed: int) -> Rows:
+    """The pool with every number of every person replaced by another of the same cell."""
+    rng = np.random.default_rng(seed)
+    cells, found, pool = shop.model.cells, shop.model.cells.of(shop.pool), shop.pool.copy()
+    for i, j in np.argwhere(~np.isnan(pool)):
+        low, high = cells.smallest(int(j), int(found[i, j])), cells.largest(int(j), int(found[i, j]))
+        low, high = (low if np.isfinite(low) else high - 1e4), (high if np.isfinite(high) else low + 1e4)
+        pool[i, j] = min(max(low + (high - low) * rng.random(), low), high)
+    return pool
+
+
+def tiers(model: PublishedModel, shop: Lender, row: Rows, scores: Rows) -> bytes:
+    """What goes out for a row when comparators are ranked by the given scores, whoever they are."""
+    scored = score(shop.decide(row), model)
+    cells, mutability = model.cells.of(row[None])[0], model.rules.mutabilities({})
+    reach = reach_of(model.rules, model.matrix, model.landings, row=row, cells=cells, mutability=mutability)
+    first = len(model.matrix) - len(scores)
+    splits = SplitRows(model.forest)
+    out: list[Any] = []
+    for target in targets_of(model.forest, reach, scores, first=first, cutoff=scored.cutoff, sign=shop.sign):
+        audited = tier_of(model, scored, reach, target, splits)
+        out.append([audited, recommended_tier(model, scored, target, audited)])
+    return canonical_json([out, splits.table()])
+
+
+@PAIRS
+@settings(max_examples=6)
+@given(seed=st.integers(0, 2**32 - 1), ranks=st.integers(0, 2**32 - 1))
+def test_targets_and_ledgers_know_a_comparator_by_its_cells_alone(
+    library: Library, approve: Approve, seed: int, ranks: int
+) -> None:
+    """Given a pool whose every value moved within its cell, when the same comparators are chosen, then tiers are equal byte for byte."""
+    shop = lender(library, approve)
+    model = shop.model
+    other = shop.with_pool(moved_within_its_cells(shop, seed)).model
+    assert other.matrix.rows.tobytes() != model.matrix.rows.tobytes()
+    for same in ("codes", "cells", "margins", "references"):
+        assert getattr(other.matrix, same).tobytes() == getattr(model.matrix, same).tobytes()
+    of_all = {name: getattr(model.matrix, name) for name in OF_ALL}
+    blurred: LeafMatrix = dataclasses.replace(other.matrix, **of_all)
+    other = shop.with_model(matrix=blurred).model
+    eligible = len(model.matrix) - model.matrix.first_past(shop.cutoff, shop.sign)
+    chosen = np.random.default_rng(ranks).random(eligible)
+    for row in shop.declined(6):
+        assert tiers(model, shop, row, chosen) == tiers(other, shop, row, chosen)
+
+
+def numbers(value: Any) -> Iterator[float]:
+    """Every number anywhere in a JSON value, those inside texts too."""
+    if isinstance(value, dict):
+        for item in value.values():
+            yield from numbers(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from numbers(item)
+    elif isinstance(value, int | float):
+        yield float(value)
+
+
+@PAIRS
+def test_no_value_of_the_pool_is_told(library: Library, approve: Approve) -> None:
+    """Given people with numbers of 17 digits, when answered, then no such number of anyone but the applicant is in what goes out."""
+    shop = lender(library, approve)
+    written = [j for j, name in enumerate(FEATURES) if name in ("income", "limit", "balance")]
+    told = {float(x) for x in shop.pool[:, written].ravel() if not np.isnan(x)}
+    assert len(told) > 500
+    thresholds = {float(t) for j in written for t in shop.model.forest.thresholds(j)}
+    for row, answered in zip(shop.declined(60), shop.answers(60), strict=True):
+        own = set(row.tolist())
+        sent = set(numbers([answered.recommendation, answered.body["tiers"]]))
+        assert not (sent & told) - own - thresholds
+        text = canonical_json([answered.recommendation, answered.body]).decode()
+        assert not [x for x in (told - own - thresholds) if repr(x) in text]
+
+
+def test_the_trap_would_close() -> None:
+    """Given a recommendation with a comparator's raw income in it, the search for pool values finds it."""
+    shop = lender("xgboost")
+    raw = float(shop.pool[~np.isnan(shop.pool[:, 0]), 0][0])
+    assert raw in set(numbers({"tiers": [{"actions": [{"to": raw}]}]}))
+    assert raw not in {float(t) for t in shop.model.forest.thresholds(0)}

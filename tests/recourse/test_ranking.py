@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream.forest.walk import leaf_slots
+from stream.recourse.leaf_matrix import without_no_record
+from stream.recourse.ranking import scores
+from tests.oracles.ranking import score
+from tests.recourse.lenders import FEATURES, LENDERS, Approve, Lender, Library, Rows, lender
+
+LABELS = ["mutable", "increase_only", "decrease_only", "immutable"]
+NOMINAL = [name in ("purpose", "region") for name in FEATURES]
+
+
+def ours(shop: Lender, row: Rows, labels: list[str], first: int, beta: float) -> Rows:
+    return scores(
+        shop.model.forest,
+        shop.model.matrix,
+        shop.model.rules,
+        query_slots=leaf_slots(shop.model.forest, row[None])[0],
+        query_row=without_no_record(row[None], shop.model.rules)[0],
+        mutability=np.array([LABELS.index(label) for label in labels], np.int8),
+        first=first,
+        beta=beta,
+    )
+
+
+def papers(shop: Lender, row: Rows, labels: list[str], first: int, beta: float) -> Rows:
+    """The reference, from the library's leaves and the raw pool."""
+    order = np.argsort(shop.sign * shop.owner.ask(shop.pool, "margin"), kind="stable")[first:]
+    pool, leaves = without_no_record(shop.pool[order], shop.model.rules), shop.owner.leaves(shop.pool[order]).tolist()
+    own = shop.owner.leaves(row[None])[0].tolist()
+    query = without_no_record(row[None], shop.model.rules)[0].tolist()
+    phi = [[float(tree.value[leaf]) for tree, leaf in zip(shop.trees, ids, strict=True)] for ids in [own, *leaves]]
+    return np.array(
+        [
+            score(
+                phi[0],
+                phi[1 + i],
+                [a == b for a, b in zip(own, leaves[i], strict=True)],
+                query,
+                pool[i].tolist(),
+                shop.model.matrix.scales.tolist(),
+                NOMINAL,
+                labels,
+                beta,
+            )
+            for i in range(len(pool))
+        ]
+    )
+
+
+@pytest.mark.parametrize(("library", "approve"), LENDERS)
+@settings(max_examples=8)
+@given(
+    place=st.integers(0, 239),
+    labels=st.lists(st.sampled_from(LABELS), min_size=len(FEATURES), max_size=len(FEATURES)),
+    first=st.sampled_from([0, 100, 200]),
+    beta=st.sampled_from([0.0, 1.0, 0.3]),
+)
+def test_scores_are_the_papers(
+    library: Library, approve: Approve, place: int, labels: list[str], first: int, beta: float
+) -> None:
+    """Given any query, labels and beta, each comparator's score is the paper's, computed in plain Python, to the last bit."""
+    shop = lender(library, approve)
+    row = shop.pool[place]
+    assert ours(shop, row, labels, first, beta).tobytes() == papers(shop, row, labels, first, beta).tobytes()
+
+
+def test_no_eligible_comparator_is_no_score() -> None:
+    """Given a suffix without rows, when ranked, then there is nothing, and no error."""
+    shop = lender("xgboost")
+    assert ours(shop, shop.pool[0], ["mutable"] * len(FEATURES), len(shop.pool), 1.0).shape == (0,)
+
+
+def test_oneself_scores_nothing() -> None:
+    """Given the query itself among the comparators, its score is 0: no leaf differs, and there is no way to go."""
+    shop = lender("lightgbm")
+    order = np.argsort(shop.owner.ask(shop.pool, "margin"), kind="stable")
+    for place in (0, 100):
+        found = ours(shop, shop.pool[order[place]], ["mutable"] * len(FEATURES), 0, 1.0)
+        assert found[place] == 0.0
+
+
+def test_a_distance_discounts_and_immutability_weighs() -> None:
+    """Given beta and labels, a score never grows with beta, and is 0 where no feature may move."""
+    shop = lender("xgboost")
+    row = shop.declined(1)[0]
+    free, fixed = ["mutable"] * len(FEATURES), ["immutable"] * len(FEATURES)
+    assert (ours(shop, row, free, 0, 2.0) <= ours(shop, row, free, 0, 1.0)).all()
+    assert not ours(shop, row, fixed, 0, 1.0).any()

@@ -1,0 +1,262 @@
+"""One test's own corner of a stack: topics and a group of its own, worker processes, and what was written."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import redis
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+
+from stream.wire.avro_records import decode
+from stream.worker.model_table import Publication
+from stream.worker.publishing import Request, publish
+from stream.worker.settings import Settings, read_settings
+from stream.worker.start_at import read_start_at
+from tests.service.lender import Lender
+from tests.service.stack import Stack
+
+REPOSITORY: Final = Path(__file__).resolve().parents[2]
+AS_DEPLOYED: Final = Path(__file__).resolve().parent / "as_deployed"
+REAL: Final = "stream.cli.main"
+FAULTY: Final = "tests.service.faulty_worker"
+WAIT_S: Final = 60.0
+LOOK_AGAIN_S: Final = 0.05
+STOP_S: Final = 40.0
+
+
+class WorkerProcess:
+    """`coach worker` as a process; its log is a file of JSON lines."""
+
+    def __init__(self, program: str, environment: dict[str, str], log: Path, *arguments: str) -> None:
+        path = os.pathsep.join([str(REPOSITORY), str(AS_DEPLOYED)])
+        self.log = log
+        self._said = log.open("ab")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", program, "worker", *arguments],
+            env={**os.environ, "PYTHONPATH": path, **environment},
+            stdout=self._said,
+            stderr=self._said,
+            start_new_session=True,
+        )
+
+    def events(self, name: str | None = None) -> list[dict[str, Any]]:
+        """The log's lines, of one event or of all."""
+        found = []
+        for line in self.log.read_text(errors="replace").splitlines():
+            with contextlib.suppress(ValueError):
+                found.append(json.loads(line))
+        return [one for one in found if name is None or one["event"] == name]
+
+    def until(self, name: str, *, count: int = 1, timeout_s: float = WAIT_S) -> list[dict[str, Any]]:
+        """Wait for an event of the log."""
+        wait_until(
+            lambda: len(self.events(name)) >= count or not self.alive, timeout_s=timeout_s, what=f"{name} in {self.log}"
+        )
+        found = self.events(name)
+        assert len(found) >= count, f"the worker ended: {self.log.read_text(errors='replace')[-2000:]}"
+        return found
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self.process.poll() is None
+
+    def kill(self) -> None:
+        """End it as a crash does."""
+        self.process.kill()
+        self.wait()
+
+    def stop(self) -> int:
+        """End it as an orchestrator does, and return its exit code."""
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGTERM)
+        return self.wait(STOP_S)
+
+    def wait(self, timeout_s: float = WAIT_S) -> int:
+        """Wait for its end, and return its exit code."""
+        try:
+            return self.process.wait(timeout_s)
+        finally:
+            if self.process.poll() is None:
+                self.process.kill()
+                self.process.wait()
+            self._said.close()
+
+
+def wait_until(condition: Callable[[], Any], *, timeout_s: float = WAIT_S, what: str) -> None:
+    """Wait for a condition, and fail with `what` it was."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {what}"
+        time.sleep(LOOK_AGAIN_S)
+
+
+@dataclass(kw_only=True)
+class Room:
+    """Topics and group have a name of their own; `environment` is what its workers start from."""
+
+    stack: Stack
+    folder: Path
+    environment: dict[str, str]
+    partitions: int
+    workers: list[WorkerProcess] = field(default_factory=list)
+    _producer: Producer | None = None
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of its workers."""
+        return read_settings(self.environment)
+
+    def end_workers(self) -> None:
+        """End whatever still runs."""
+        for one in self.workers:
+            if one.alive:
+                one.kill()
+
+    def publish(self, lender: Lender, **more: Any) -> Publication:
+        """Publish a lender's bundle, effective long ago."""
+        effective = read_start_at("2026-01-01T00:00:00Z").time_ms
+        return publish(self.settings, Request(uri=str(lender.bundle), **({"effective_from_ms": effective} | more)))
+
+    def send(
+        self, records: Iterable[tuple[bytes | None, bytes | None]], *, headers: list[tuple[str, Any]] | None = None
+    ) -> int:
+        """Write decisions, and wait until all are there; return how many."""
+        if self._producer is None:
+            self._producer = Producer({"bootstrap.servers": self.settings.kafka_brokers, "linger.ms": 5})
+        failures: list[str] = []
+        count = 0
+        for key, value in records:
+            self._producer.produce(
+                self.settings.topic_decisions,
+                key=key,
+                value=value,
+                headers=headers,
+                on_delivery=lambda error, _: failures.append(str(error)) if error else None,
+            )
+            count += 1
+            self._producer.poll(0)
+        assert self._producer.flush(30) == 0
+        assert not failures
+        return count
+
+    def worker(self, *arguments: str, wait: bool = True, program: str = REAL, **environment: str) -> WorkerProcess:
+        """Start a worker, and wait until it has partitions."""
+        log = self.folder / f"worker-{len(self.workers)}.log"
+        started = WorkerProcess(program, self.environment | environment, log, *arguments)
+        self.workers.append(started)
+        if wait:
+            started.until("worker.assigned")
+        return started
+
+    def read(self, topic: str) -> list[Message]:
+        """All that a topic holds now."""
+        settings = {"bootstrap.servers": self.settings.kafka_brokers, "group.id": uuid.uuid4().hex}
+        consumer = Consumer({**settings, "enable.auto.commit": False, "auto.offset.reset": "earliest"})
+        found: list[Message] = []
+        try:
+            ends = {}
+            for number in range(len(consumer.list_topics(topic, timeout=10).topics[topic].partitions)):
+                low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=10, cached=False)
+                if high > low:
+                    ends[number] = high
+            consumer.assign([TopicPartition(topic, number, 0) for number in ends])
+            deadline = time.monotonic() + WAIT_S
+            while ends:
+                assert time.monotonic() < deadline, f"{topic} is not read to its end"
+                for message in consumer.consume(500, 0.2):
+                    assert message.error() is None, message.error()
+                    found.append(message)
+                    if int(message.offset() or 0) + 1 >= ends.get(int(message.partition() or 0), 1 << 62):
+                        ends.pop(int(message.partition() or 0), None)
+        finally:
+            consumer.close()
+        return found
+
+    def values(self, topic: str) -> list[bytes]:
+        """The values of a topic."""
+        return [bytes(one.value() or b"") for one in self.read(topic)]
+
+    def recommendations(self) -> list[dict[str, Any]]:
+        """All recommendations, decoded."""
+        return [decode(value)[1] for value in self.values(self.settings.topic_recommendations)]
+
+    def audits(self) -> list[dict[str, Any]]:
+        """All audit records, decoded."""
+        return [decode(value)[1] for value in self.values(self.settings.topic_audit)]
+
+    def dead_letters(self) -> list[dict[str, Any]]:
+        """All dead letters, decoded."""
+        return [decode(value)[1] for value in self.values(self.settings.topic_dlq)]
+
+    def committed(self) -> dict[int, int]:
+        """The group's committed offset on each partition; below 0 where there is none."""
+        consumer = Consumer({"bootstrap.servers": self.settings.kafka_brokers, "group.id": self.settings.group})
+        try:
+            asked = [TopicPartition(self.settings.topic_decisions, number) for number in range(self.partitions)]
+            return {one.partition: one.offset for one in consumer.committed(asked, timeout=10)}
+        finally:
+            consumer.close()
+
+    def lag(self) -> int:
+        """How many decisions are not committed."""
+        committed = self.committed()
+        consumer = Consumer({"bootstrap.servers": self.settings.kafka_brokers, "group.id": "lag"})
+        try:
+            total = 0
+            for number, offset in committed.items():
+                partition = TopicPartition(self.settings.topic_decisions, number)
+                _, high = consumer.get_watermark_offsets(partition, timeout=10, cached=False)
+                total += high - max(offset, 0)
+            return total
+        finally:
+            consumer.close()
+
+    def until_done(self, timeout_s: float = WAIT_S) -> None:
+        """Wait until every decision is committed."""
+        wait_until(lambda: self.lag() == 0, timeout_s=timeout_s, what=f"lag 0 of group {self.settings.group}")
+
+
+@contextmanager
+def room(
+    stack: Stack, folder: Path, *, partitions: int = 2, sizes: dict[str, int] | None = None, **environment: str
+) -> Iterator[Room]:
+    """A room of its own; whatever its workers still do is ended with it. `environment` is without the prefix COACH_."""
+    name = f"t{uuid.uuid4().hex[:8]}"
+    variables = {
+        "COACH_KAFKA_BROKERS": stack.kafka.bootstrap,
+        "COACH_REDIS_URL": stack.redis.url,
+        "COACH_GROUP": name,
+        "COACH_TOPIC_DECISIONS": f"{name}.decisions",
+        "COACH_TOPIC_MODELS": f"{name}.models",
+        "COACH_TOPIC_RECOMMENDATIONS": f"{name}.recommendations",
+        "COACH_TOPIC_AUDIT": f"{name}.audit",
+        "COACH_TOPIC_DLQ": f"{name}.dlq",
+        "COACH_BUNDLE_DIR": str(folder / "bundles"),
+        "COACH_START_AT": "earliest",
+        "COACH_START_WAIT_S": "20",
+        "COACH_COMMIT_INTERVAL_S": "0.2",
+        "COACH_SESSION_TIMEOUT_S": "6",
+        "COACH_LOG_TOTALS_EVERY_S": "1",
+    }
+    variables |= {f"COACH_{key.upper()}": value for key, value in environment.items()}
+    here = Room(stack=stack, folder=folder, environment=variables, partitions=partitions)
+    named = {f"{name}.{topic}": limit for topic, limit in (sizes or {}).items()}
+    with redis.Redis.from_url(stack.redis.url) as client:
+        client.flushall()  # other tests used the same decision ids
+    stack.create_topics(here.settings, partitions=partitions, sizes=named)
+    with ExitStack() as cleanup:
+        cleanup.callback(here.end_workers)
+        yield here
