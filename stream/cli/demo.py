@@ -21,7 +21,13 @@ FAULTS_SHOWN_MAX: Final = 20
 TERMINATED: Final = 143  # 128 + SIGTERM
 
 
-@click.command()
+EXAMPLE: Final = """\b
+Example:
+  coach demo
+  coach demo --data loans.csv --features features.toml --target-column repaid"""
+
+
+@click.command(epilog=EXAMPLE)
 @click.option("--data", type=click.Path(path_type=Path), help="Your own past applications: .csv, .csv.gz or .parquet.")
 @click.option("--features", type=click.Path(path_type=Path), help="features.toml for --data, a table per column.")
 @click.option("--target-column", help="Column of --data that says how each application turned out.")
@@ -53,15 +59,10 @@ def demo(  # noqa: PLR0913, PLR0917 - one parameter per flag
     out: Path | None,
     cache_dir: Path | None,
 ) -> None:
-    r"""Show everything on this machine, with nothing installed but this package.
+    """Show everything on this machine, with nothing installed but this package.
 
     Starts an embedded Kafka and Redis, trains a model on the German credit data (or on yours), publishes it, lets the
     real worker answer every declined application, prints three of the answers, and verifies every audit record.
-
-    \b
-    Example:
-      coach demo
-      coach demo --data loans.csv --features features.toml --target-column repaid
     """
     signal.signal(signal.SIGTERM, _terminate)
     with _folder(out) as folder:

@@ -64,7 +64,7 @@ class Coach(click.Group):
         command: click.Command = getattr(importlib.import_module(SUBCOMMANDS[cmd_name].module), cmd_name)
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
         """List the sub-commands with their summaries, without importing any."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.summary) for name, command in SUBCOMMANDS.items()])
@@ -83,16 +83,19 @@ class Coach(click.Group):
             ctx.exit(INTERRUPTED)
 
 
-@click.group(cls=Coach, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+EXAMPLE: Final = """\b
+Example:
+  coach demo
+  coach bundle build --help"""
+
+
+@click.group(
+    cls=Coach, epilog=EXAMPLE, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
 @click.option("--debug", is_flag=True, envvar="COACH_DEBUG", help="Show the full traceback of an error.")
 @click.version_option(version("coach-stream"), prog_name="coach")
 def coach(debug: bool) -> None:  # noqa: FBT001 - `Coach.invoke` reads it from the context
-    r"""Feasible, model-verified recourse for declined credit decisions, with an exact audit record.
-
-    \b
-    Example:
-      coach demo
-      coach bundle build --help
+    """Feasible, model-verified recourse for declined credit decisions, with an exact audit record.
 
     Exit codes: 0 done; 1 found something wrong; 2 usage or configuration; 3 a dependency is unreachable.
     """

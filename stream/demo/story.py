@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 from stream.bundle.build import build_bundle
 from stream.bundle.manifest import Manifest
+from stream.demo.account import account_of, figures
 from stream.demo.credit_data import CreditData, read_credit_data
 from stream.demo.decider import decisions
 from stream.demo.embedded_kafka import EmbeddedKafka
 from stream.demo.embedded_redis import EmbeddedRedis
-from stream.demo.figures import by_count, in_milliseconds, own_times_s
-from stream.demo.letter import letter
 from stream.demo.scoring_model import POOL_TARGET, Scores, train
 from stream.demo.script import Script
 from stream.demo.traffic import Exchange, Heard, Lines, Post
 from stream.demo.worker_process import WorkerProcess
-from stream.events import AuditRecord, DeadLetter, Recommendation
-from stream.recourse.audit import verify
-from stream.wire.avro_records import decode
 from stream.worker.publishing import Request, publish
 from stream.worker.settings import Settings, read_settings
 
 GROUP: Final = "coach-demo"
 PARTITIONS: Final = {"decisions": 4, "models": 1, "recommendations": 4, "audit": 16, "decisions.dlq": 1}
-LETTERS_SHOWN: Final = 3
 DECISION_BYTES_MAX: Final = 16 * 1024  # far above any decision of a demo; the size of an audit record includes it
 
 Say: TypeAlias = Callable[[str], None]
@@ -95,7 +89,14 @@ def tell(script: Script, say: Say, progress: Progress) -> list[str]:
             worker.wait_until_assigned()
             say("   the worker, `coach worker`, runs as a process of its own")
             heard = _exchange(script, settings, worker, posts, manifest, progress)
-    return _account(posts, heard, files, say)
+    account = account_of(posts, heard)
+    faults = list(account.faults())
+    for text in account.letters():
+        say("\n" + text)
+    say("\n6. The account")
+    for line in figures(account, heard, len(faults), files.worker_log.read_text(encoding="utf-8", errors="replace")):
+        say("   " + line)
+    return faults
 
 
 def _train(script: Script, files: Files, data: CreditData, say: Say) -> Scores:
@@ -173,55 +174,3 @@ def _exchange(
             )
         finally:
             exchange.close()
-
-
-def _account(posts: list[Post], heard: Heard, files: Files, say: Say) -> list[str]:
-    """Say what came back, show some of it, and check all of it."""
-    recommendations = {key: cast("Recommendation", decode(value)[1]) for key, value in heard.recommendations.items()}
-    audits = {key: cast("AuditRecord", decode(value)[1]) for key, value in heard.audits.items()}
-    letters = [cast("DeadLetter", decode(value)[1]) for value in heard.dead_letters.values()]
-    faults = list(_faults(posts, recommendations, audits, letters))
-    for decision_id in _worth_showing(posts, recommendations):
-        say("\n" + letter(recommendations[decision_id], audits[decision_id]["body"]))
-    declined = sum(post.declined for post in posts)
-    statuses: Counter[str] = Counter(recommendation["status"] for recommendation in recommendations.values())
-    tiers: Counter[str] = Counter(tier["tier"] for r in recommendations.values() for tier in r["tiers"])
-    own = own_times_s(files.worker_log.read_text(encoding="utf-8", errors="replace"))
-    say("\n6. The account")
-    say(f"   decisions           {len(posts):,}: {len(posts) - declined:,} approved, {declined:,} declined")
-    say(f"   recommendations     {len(recommendations):,}: {by_count(statuses)}")
-    say(f"   answers by tier     {by_count(tiers)}")
-    say(f"   audit records       {len(audits):,}, each verified without the model: {len(faults)} faults")
-    say(f"   dead letters        {len(letters):,}; read twice {heard.duplicates:,}")
-    say(f"   decision to answer  {in_milliseconds(list(heard.answered_after_s.values()))}")
-    say(f"   worker's own time   {in_milliseconds(own)} a declined decision")
-    return faults
-
-
-def _faults(
-    posts: list[Post],
-    recommendations: dict[str, Recommendation],
-    audits: dict[str, AuditRecord],
-    letters: list[DeadLetter],
-) -> Iterator[str]:
-    for post in posts:
-        for what, answers in (("recommendation", recommendations), ("audit record", audits)):
-            if post.declined and post.decision_id not in answers:
-                yield f"{post.decision_id} was declined and has no {what}"
-            if not post.declined and post.decision_id in answers:
-                yield f"{post.decision_id} was approved and has a {what}"
-    for decision_id, record in audits.items():
-        for fault in verify(record["body"], record["body_sha256"], recommendations.get(decision_id)):
-            yield f"audit record of {decision_id}: {fault}"
-    for dead in letters:
-        yield f"dead letter in stage {dead['stage']}: {dead['error']}: {dead['message']}"
-
-
-def _worth_showing(posts: list[Post], recommendations: dict[str, Recommendation]) -> list[str]:
-    """Pick the first answered ones whose first reasons differ, in the order of the decisions."""
-    shown: dict[str, str] = {}
-    for post in posts:
-        answer = recommendations.get(post.decision_id)
-        if answer is not None and answer["tiers"] and answer["reasons"]:
-            shown.setdefault(answer["reasons"][0]["code"], post.decision_id)
-    return list(shown.values())[:LETTERS_SHOWN]

@@ -22,7 +22,8 @@ Json: TypeAlias = dict[str, Any]
 
 OBJECTIVES = ("binary:logistic",)
 _ZERO_TREE: Json = {
-    **{name: [0.0] for name in ("base_weights", "loss_changes", "split_conditions", "sum_hessian")},
+    **{name: [0.0] for name in ("base_weights", "loss_changes", "sum_hessian")},
+    "split_conditions": [-0.0],  # the leaf; what is added to it keeps its bits, those of -0.0 too
     **{name: [0] for name in ("default_left", "split_indices", "split_type")},
     **{name: [] for name in ("categories", "categories_nodes", "categories_segments", "categories_sizes")},
     "id": 0,

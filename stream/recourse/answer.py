@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stream.errors import ClaimMismatch, NonFiniteFeature
 from stream.events import AuditBody, Decision, Recommendation
@@ -36,10 +37,11 @@ def answer(decision: Decision, model: PublishedModel) -> Answer:
     claimed margin or probability is not what the model gives.
     """
     scored = score(decision, model)
+    mutability = model.rules.mutabilities(decision.policy_overrides)
     body = body_of(decision, model, scored)
     recommendation = recommendation_of(decision, model, body)
     if decision.decline_basis == "model" and not scored.accepted:
-        _explain(decision, model, scored, body, recommendation)
+        _explain(model, scored, mutability, body, recommendation)
     else:
         body["status"] = recommendation["status"] = "not_model_decline"
     return Answer(recommendation=recommendation, body=body, body_sha256=sha256(body))
@@ -67,7 +69,7 @@ def score(decision: Decision, model: PublishedModel) -> Scored:
     native = margins(forest, slots)
     probability = model.link.probabilities(native)
     for name, claim, own in (("margin", decision.margin, native), ("probability", decision.probability, probability)):
-        if claim is not None and forest.dtype.type(claim) != own[0]:
+        if claim is not None and model.cells.read(claim) != own[0]:
             msg = (
                 f"the claimed {name} is not what {decision.model_id} {decision.model_version} gives for these features"
             )
@@ -87,7 +89,11 @@ def score(decision: Decision, model: PublishedModel) -> Scored:
 
 
 def _explain(
-    decision: Decision, model: PublishedModel, scored: Scored, body: AuditBody, recommendation: Recommendation
+    model: PublishedModel,
+    scored: Scored,
+    mutability: NDArray[np.int8],
+    body: AuditBody,
+    recommendation: Recommendation,
 ) -> None:
     """Fill in the reasons and, per tier, what would change the outcome."""
     forest, sign = model.forest, model.policy.sign
@@ -108,7 +114,7 @@ def _explain(
         model.landings,
         row=scored.row,
         cells=model.cells.of(scored.row[None])[0],
-        mutability=model.rules.mutabilities(decision.policy_overrides),
+        mutability=mutability,
     )
     first = model.matrix.first_past(scored.cutoff + sign * model.policy.epsilon, sign)
     ranked = scores(
@@ -117,7 +123,7 @@ def _explain(
         model.rules,
         query_slots=scored.slots,
         query_row=without_no_record(scored.row[None], model.rules)[0],
-        mutability=reach.mutability,
+        mutability=mutability,
         first=first,
         beta=model.policy.beta,
     )

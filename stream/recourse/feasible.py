@@ -159,7 +159,7 @@ class Reach:
     def effort(self, j: int, to: float) -> float:
         """Price a move of feature j: its cost times |move| in scales; a category, or from no value, counts one scale."""
         rule, own = self.rules.rules[j], float(self.row[j])
-        unordered = rule.type == "category" or _unrecorded(rule, own)
+        unordered = rule.type == "category" or rule.is_unrecorded(own)
         return rule.cost * (1.0 if unordered else abs(to - own) / float(self.matrix.scales[j]))
 
     def _why_not(self, j: int, cell: int) -> str | None:
@@ -171,7 +171,7 @@ class Reach:
             return IMMUTABLE
         if at + 1 == self.landings.start[j + 1] and self.landings.start[j + 1] - self.landings.start[j] > 1:
             return TO_MISSING
-        if _unrecorded(self.rules.rules[j], float(self.row[j])):
+        if self.rules.rules[j].is_unrecorded(float(self.row[j])):
             return NO_PERMITTED_VALUE if label == Mutability.MUTABLE else UNKNOWN_DIRECTION
         upward = cell > self.cells[j]
         against = label == (Mutability.DECREASE_ONLY if upward else Mutability.INCREASE_ONLY)
@@ -191,7 +191,7 @@ def reach_of(
     at = landings.feature
     label = mutability[at]
     mutable = label == Mutability.MUTABLE
-    nothing = np.array([_unrecorded(rule, x) for rule, x in zip(rules.rules, row.tolist(), strict=True)])[at]
+    nothing = np.array([rule.is_unrecorded(x) for rule, x in zip(rules.rules, row.tolist(), strict=True)])[at]
     unordered = np.array([rule.type == "category" for rule in rules.rules])[at] & mutable
     above = landings.cell > cells[at]
     landing = np.where(above, landings.from_below, landings.from_above)
@@ -210,7 +210,3 @@ def groups(rules: FeatureRules) -> list[list[int]]:
         if rule.group is not None:
             found.setdefault(rule.group, []).append(j)
     return list(found.values())
-
-
-def _unrecorded(rule: FeatureRule, value: float) -> bool:
-    return math.isnan(value) or value in rule.no_record

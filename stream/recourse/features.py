@@ -75,6 +75,10 @@ class FeatureRule:
     cost: float = 1.0  # of one scale unit
     group: str | None = None  # features of one group move together or not at all
 
+    def is_unrecorded(self, value: float) -> bool:
+        """Whether a value says that there is none: missing, or a sentinel for "no record"."""
+        return math.isnan(value) or value in self.no_record
+
     def has_word(self, code: float) -> bool:
         """Whether a code can be said: any can where the rule lists no words."""
         return self.categories is None or (code.is_integer() and 0 <= code < len(self.categories))

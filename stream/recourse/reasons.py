@@ -137,7 +137,7 @@ def principal_reasons(
 
 def _text(forest: Forest, rules: FeatureRules, j: int, node: int, value: float) -> str:
     rule = rules.rules[j]
-    if np.isnan(value) or value in rule.no_record:
+    if rule.is_unrecorded(value):
         return rule.reason.missing
     x, threshold = forest.dtype.type(value), forest.threshold[node]
     below = x < threshold if forest.operator == "<" else x <= threshold

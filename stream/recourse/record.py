@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 from numpy.typing import NDArray
 
+from stream.errors import InvalidDecision
 from stream.events import (
     Action,
     AuditBody,
@@ -31,6 +32,7 @@ from stream.recourse.table import Contrast, RowSides, SplitRows, by_feature, con
 
 ENGINE_VERSION = "1"  # raised only when answers change
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -89,7 +91,7 @@ def body_of(decision: Decision, model: PublishedModel, scored: Scored) -> AuditB
         "recommendation_id": recommendation_id(by_value, model.identity["bundle_sha256"], ENGINE_VERSION),
         "status": "no_feasible_recourse",
         "decision": by_value,
-        "bundle": model.identity,
+        "bundle": model.identity.copy(),
         "library": forest.library,
         "library_version": forest.library_version,
         "objective": forest.objective,
@@ -196,13 +198,15 @@ def recommended_tier(model: PublishedModel, scored: Scored, found: TierTarget, a
 
 def _action(model: PublishedModel, j: int, own: float, to: float, cell: int, contribution: dict[str, str]) -> Action:
     rule = model.rules.rules[j]
-    if math.isnan(own):
+    if rule.is_unrecorded(own):
         direction = "provide"
     elif rule.type == "category":
         direction = "change"
     else:
         direction = "increase" if to > own else "decrease"
     interval = model.cells.interval(j, cell)
+    lowest = float(model.landings.from_below[int(model.landings.start[j]) + cell])
+    from_above = direction == "decrease" or (direction == "provide" and rule.type != "category" and to != lowest)
     return {
         "feature": rule.name,
         "label": rule.label,
@@ -210,7 +214,7 @@ def _action(model: PublishedModel, j: int, own: float, to: float, cell: int, con
         "from": model.rules.value_of(j, own),
         "to": model.rules.value_of(j, to),
         "unit": rule.unit,
-        "binding_threshold": interval["high"] if direction == "decrease" else interval["low"],
+        "binding_threshold": interval["high" if from_above else "low"],
         "contribution": contribution.get(rule.name, "0"),
     }
 
@@ -289,4 +293,10 @@ def _moved(row: NDArray[np.float64], target: NDArray[np.float64]) -> list[int]:
 
 
 def _days_after(ms: int | None, days: int) -> str | None:
-    return None if ms is None else rfc3339(ms + days * 86_400_000)
+    if ms is None:
+        return None
+    try:
+        return rfc3339(ms + days * DAY_MS)
+    except OverflowError:
+        msg = f"event_time lies so late that {days} days after it the calendar has ended"
+        raise InvalidDecision(msg) from None

@@ -105,15 +105,18 @@ class Pipeline:
         Raises: DependencyError when an outage outlasts its bound, CorruptionError, ConfigurationError when the
         dead-letter topic refuses a dead letter. In all of them nothing of the batch under way is acked.
         """
-        while True:
-            await self._wait()
-            if self._suspended():
-                self._let_go()
-                continue
-            batch = self._next_batch()
-            if batch.work:
-                await self._work_through(batch)
-            self._make_room()
+        try:
+            while True:
+                await self._wait()
+                if self._suspended():
+                    self._let_go()
+                    continue
+                batch = self._next_batch()
+                if batch.work:
+                    await self._work_through(batch)
+                self._make_room()
+        finally:
+            self._let_go()  # so that Faust's stop does not wait for what nobody will finish
 
     @property
     def parked(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import threading
 from collections.abc import Sequence
 from typing import Any, Final, cast
@@ -149,8 +150,7 @@ class WorkerProcess:
                 log.critical(
                     "worker.cannot_go_on", extra={"why": str(self._failure), "kind": type(self._failure).__name__}
                 )
-                worker.watch(exit_code(self._failure))
-                task.get_loop().create_task(worker.stop())
+                worker.stop_soon(exit_code(self._failure))
 
         working = loop.create_task(pipeline.run(), name="pipeline")
         working.add_done_callback(ended)
@@ -228,7 +228,13 @@ class StoppableWorker(Worker):
         if self._watchdog is not None:
             self._watchdog.cancel()
 
+    def stop_soon(self, code: int) -> None:
+        """Begin to stop, as a signal does; leave with `code` when that takes too long."""
+        self.watch(code)
+        super()._schedule_shutdown(signal.SIGTERM)
+
     def _schedule_shutdown(self, signal: Any) -> None:  # noqa: ANN401 - mode's signature
+        """Faust's handler of SIGTERM and SIGINT."""
         if self._watchdog is None:
             log.info("worker.stopping", extra={"signal": int(signal)})
         self.watch(DEPENDENCY_UNREACHABLE)

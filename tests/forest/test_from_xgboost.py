@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -158,6 +159,15 @@ def test_a_truncated_ubjson_file_is_refused() -> None:
     whole = saved(xgboost_model(USUAL), "ubj")
     with pytest.raises(ModelRefused, match="cannot load it"):
         read_xgboost(whole[: len(whole) // 2], ubj=True, trees=None)
+
+
+def test_a_base_margin_of_minus_zero_keeps_its_sign() -> None:
+    """Given a base score of one half and leaves of minus zero, our margin is minus zero as the library's is."""
+    booster = xgboost_model(dataclasses.replace(USUAL, trees=2), gamma=1e9, base_score=0.5, max_delta_step=1e-30)
+    rows = USUAL.data()[0][:1]
+    forest = read_xgboost(saved(booster), ubj=False, trees=None)
+    assert margins_of(forest, rows).tobytes() == Owner(booster, USUAL.names, 2).ask(rows, "margin").tobytes()
+    assert np.signbit(forest.base_margin)
 
 
 @settings(max_examples=60)

@@ -191,7 +191,7 @@ def lender(
     rules = read_features(RULES, FEATURES)
     unfinished = Lender(
         model=published_model(
-            identity=IDENTITY,
+            identity=IDENTITY.copy(),
             forest=forest,
             rules=rules,
             policy=Policy(approve=approve, band_size=24),

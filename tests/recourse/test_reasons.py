@@ -2,15 +2,13 @@ from __future__ import annotations
 
 from collections import Counter
 from fractions import Fraction
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream.events import AuditBody
-from stream.forest.ledger import LeafUnits
+from stream.forest.trees import SavedNode, plant
 from stream.recourse.answer import answer
 from stream.recourse.features import read_features
 from stream.recourse.reasons import REASONS_MAX, principal_reasons
@@ -105,16 +103,24 @@ def test_principal_reasons_are_the_largest_shortfalls(library: Library, approve:
     assert seen["R2"], "age is immutable, and never was a reason"
 
 
-def reasons_for(shares: dict[str, int], row: list[float], sign: int = 1, text: str = RULES) -> list[tuple[str, str]]:
-    """Codes and texts for made-up shortfalls, with a real node of each feature as the binding one."""
-    model = lender("xgboost").model
-    node = {name: int(np.flatnonzero(model.forest.split_feature == j)[0]) for j, name in enumerate(FEATURES)}
+def reasons_for(shares: dict[str, int], row: list[float], sign: int = 1) -> list[tuple[str, str]]:
+    """Codes and texts for made-up shortfalls, in a forest that asks of each feature whether it is below zero."""
+    forest = plant(
+        [
+            [
+                SavedNode(number=0, feature=j, value=0.0, left=1, right=2),
+                SavedNode(number=1, value=0.0),
+                SavedNode(number=2, value=1.0),
+            ]
+            for j in range(len(FEATURES))
+        ],
+        library="xgboost", library_version="", objective="", features=FEATURES, base_margin=0.0, sigmoid=1.0,
+    )  # fmt: skip
     of = {
-        FEATURES.index(name): FeatureShare(contribution=amount, trees=1, binding_node=node[name])
+        FEATURES.index(name): FeatureShare(contribution=amount, trees=1, binding_node=3 * FEATURES.index(name))
         for name, amount in shares.items()
     }
-    rules = read_features(text, FEATURES)
-    found = principal_reasons(model.forest, rules, of, np.array(row, np.float64), sign)
+    found = principal_reasons(forest, read_features(RULES, FEATURES), of, np.array(row, np.float64), sign)
     return [(r["code"], r["text"]) for r in found]
 
 
@@ -151,11 +157,10 @@ def test_what_is_remembered_changes_nothing(library: Library, approve: Approve) 
     shop = lender(library, approve)
     row = shop.declined(1)[0]
     asked = [0.5 + (1 if approve == "above" else -1) * 0.02 * k for k in range(20)]
-    warm: Any = shop.with_policy()
+    warm = shop.with_policy()
     first = {t: answer(warm.decide(row, threshold=t), warm.model).body for t in asked}
     for t in [*asked[::-1], asked[3]]:
         cold = shop.with_policy()
         again = answer(warm.decide(row, threshold=t), warm.model).body
         assert again == first[t] == answer(cold.decide(row, threshold=t), cold.model).body
     assert len(warm.model.bands) < len(asked)
-    assert isinstance(warm.model.units, LeafUnits)

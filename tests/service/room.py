@@ -131,7 +131,11 @@ class Room:
         return publish(self.settings, Request(uri=str(lender.bundle), **({"effective_from_ms": effective} | more)))
 
     def send(
-        self, records: Iterable[tuple[bytes | None, bytes | None]], *, headers: list[tuple[str, Any]] | None = None
+        self,
+        records: Iterable[tuple[bytes | None, bytes | None]],
+        *,
+        headers: list[tuple[str, Any]] | None = None,
+        timestamp_ms: int = 0,
     ) -> int:
         """Write decisions, and wait until all are there; return how many."""
         if self._producer is None:
@@ -144,6 +148,7 @@ class Room:
                 key=key,
                 value=value,
                 headers=headers,
+                timestamp=timestamp_ms,
                 on_delivery=lambda error, _: failures.append(str(error)) if error else None,
             )
             count += 1
@@ -260,3 +265,16 @@ def room(
     with ExitStack() as cleanup:
         cleanup.callback(here.end_workers)
         yield here
+
+
+def command(here: Room, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run `coach ...` to its end, with the room's settings."""
+    path = os.pathsep.join([str(REPOSITORY), str(AS_DEPLOYED)])
+    return subprocess.run(
+        [sys.executable, "-m", "stream.cli.main", *arguments],
+        env={**os.environ, "PYTHONPATH": path, **here.environment, **environment},
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+    )

@@ -1,0 +1,81 @@
+"""The account at the end of the story: what came back, some of it to read, and all of it checked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, cast
+
+from stream.demo.figures import by_count, in_milliseconds, own_times_s
+from stream.demo.letter import letter
+from stream.demo.traffic import Heard, Post
+from stream.events import AuditRecord, DeadLetter, Recommendation
+from stream.recourse.audit import verify
+from stream.wire.avro_records import decode
+
+LETTERS_SHOWN: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """All decisions of a run, and what the topics hold of them, by decision_id."""
+
+    posts: Sequence[Post]
+    recommendations: Mapping[str, Recommendation]
+    audits: Mapping[str, AuditRecord]
+    dead_letters: Sequence[DeadLetter]
+
+    def faults(self) -> Iterator[str]:
+        """Say what is wrong, each in one line: answers that lack or should not be, records that do not add up, dead letters."""
+        for post in self.posts:
+            for what, answers in (("recommendation", self.recommendations), ("audit record", self.audits)):
+                if post.declined and post.decision_id not in answers:
+                    yield f"{post.decision_id} was declined and has no {what}"
+                if not post.declined and post.decision_id in answers:
+                    yield f"{post.decision_id} was approved and has a {what}"
+        for decision_id, record in self.audits.items():
+            for fault in verify(record["body"], record["body_sha256"], self.recommendations.get(decision_id)):
+                yield f"audit record of {decision_id}: {fault}"
+        for dead in self.dead_letters:
+            yield f"dead letter in stage {dead['stage']}: {dead['error']}: {dead['message']}"
+
+    def letters(self) -> Iterator[str]:
+        """Write out the first answers whose first reasons differ, in the order of the decisions."""
+        shown: dict[str, str] = {}
+        for post in self.posts:
+            answer = self.recommendations.get(post.decision_id)
+            if answer is not None and answer["tiers"] and answer["reasons"]:
+                shown.setdefault(answer["reasons"][0]["code"], post.decision_id)
+        for decision_id in list(shown.values())[:LETTERS_SHOWN]:
+            yield letter(self.recommendations[decision_id], self.audits[decision_id]["body"])
+
+
+def account_of(posts: Sequence[Post], heard: Heard) -> Account:
+    """Decode what was heard.
+
+    Raises: PoisonError for a record that no schema of ours reads.
+    """
+    return Account(
+        posts=posts,
+        recommendations={k: cast("Recommendation", decode(v)[1]) for k, v in heard.recommendations.items()},
+        audits={k: cast("AuditRecord", decode(v)[1]) for k, v in heard.audits.items()},
+        dead_letters=[cast("DeadLetter", decode(value)[1]) for value in heard.dead_letters.values()],
+    )
+
+
+def figures(account: Account, heard: Heard, faults: int, worker_log: str) -> list[str]:
+    """Counts and latencies, a line each."""
+    recommendations = account.recommendations.values()
+    declined = sum(post.declined for post in account.posts)
+    statuses: Counter[str] = Counter(one["status"] for one in recommendations)
+    tiers: Counter[str] = Counter(tier["tier"] for one in recommendations for tier in one["tiers"])
+    return [
+        f"decisions           {len(account.posts):,}: {len(account.posts) - declined:,} approved, {declined:,} declined",
+        f"recommendations     {len(account.recommendations):,}: {by_count(statuses)}",
+        f"answers by tier     {by_count(tiers)}",
+        f"audit records       {len(account.audits):,}, each verified without the model: {faults} faults",
+        f"dead letters        {len(account.dead_letters):,}; read twice {heard.duplicates:,}",
+        f"decision to answer  {in_milliseconds(list(heard.answered_after_s.values()))}",
+        f"worker's own time   {in_milliseconds(own_times_s(worker_log))} a declined decision",
+    ]
