@@ -6,6 +6,7 @@ up again with integers and compares with `==`.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,10 @@ from stream.recourse.canonical import sha256
 
 REASONS_MAX = 4
 STATUSES = ("ok", "no_feasible_recourse", "not_model_decline")
+TIERS = ("near", "mid", "far")
+UNIT_LOG2_MIN, UNIT_LOG2_MAX = -1074, 1023  # the exponents of a double's bits
+
+_OTHER_SHAPES = (TypeError, ValueError, IndexError, AttributeError, ArithmeticError, RecursionError, struct.error)
 
 
 def verify(body: Mapping[str, Any], body_sha256: str | None, recommendation: Mapping[str, Any] | None) -> list[str]:
@@ -24,10 +29,15 @@ def verify(body: Mapping[str, Any], body_sha256: str | None, recommendation: Map
 
     Returns: what is wrong, each in one line without a feature value; empty when every number adds up.
     """
+    found: list[str] = []
     try:
-        return list(_faults(body, body_sha256, recommendation))
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
-        return [f"the record does not have the shape of an audit record ({type(error).__name__}: {error})"]
+        for fault in _faults(body, body_sha256, recommendation):
+            found.append(" ".join(fault.split()))  # names in it are the record's own, line breaks too  # noqa: PERF401
+    except KeyError as error:
+        found.append(f"the record does not have the shape of an audit record: {error} is missing")
+    except _OTHER_SHAPES as error:
+        found.append(f"the record does not have the shape of an audit record ({type(error).__name__})")
+    return found
 
 
 def _faults(
@@ -46,6 +56,9 @@ def _faults(
     yield from sums.query()
     if body["reasons_ledger"] is not None:
         yield from sums.reasons()
+    names = [tier["tier"] for tier in body["tiers"]]
+    if names != [tier for tier in TIERS if tier in names]:
+        yield "a tier stands twice, out of order, or is unknown"
     for tier in body["tiers"]:
         yield from sums.tier(tier)
     yield from _status(body, sums)
@@ -58,6 +71,8 @@ class _Sums:
 
     def __init__(self, body: Mapping[str, Any]) -> None:
         self.body = body
+        if not UNIT_LOG2_MIN <= body["unit_log2"] <= UNIT_LOG2_MAX:
+            raise ValueError
         self.unit = Fraction(2) ** int(body["unit_log2"])
         self.sign = 1 if body["approve"] == "above" else -1
         self.exact = int(body["margin_exact"])
@@ -74,6 +89,10 @@ class _Sums:
             claimed = self.body["decision"][claim]
             if claimed is not None and _rounded(claimed, self.body["library"]) != float(self.body[claim]):
                 yield f"the decision's claimed {claim} is not the published one"
+        decided = self.body["decision"]
+        for key in ("threshold", "threshold_scale"):
+            if decided["threshold"] is not None and decided[key] not in (None, self.body[key]):
+                yield f"the {key} is not the decision's"
         if self.leaves is not None and len(self.leaves) != self.body["trees_used"]:
             yield "query_leaves does not hold one leaf per tree"
 
@@ -83,6 +102,7 @@ class _Sums:
         if sum(int(f["contribution"]) for f in ledger["features"]) != gap:
             yield f"{where}: feature rows do not sum to the gap"
         yield from self._feature_names(ledger["features"], where)
+        yield from self._query_values(ledger["features"], where)
         if (trees := ledger["trees"]) is not None:
             if sum(map(int, trees["contribution"])) != gap:
                 yield f"{where}: tree rows do not sum to the gap"
@@ -123,9 +143,8 @@ class _Sums:
         if sum(int(f["contribution"]) for f in features) != gap:
             yield f"{where}: feature rows do not sum to the gap"
         yield from self._feature_names(features, where)
+        yield from self._query_values(features, where)
         for row in features:
-            if row["query_value"] != self.body["decision"]["features"].get(row["feature"]):
-                yield f"{where}: the query value of {row['feature']} is not the decision's"
             if row["feasible"] != (row["why_not"] is None):
                 yield f"{where}: {row['feature']} is feasible and not feasible at once"
         if trees is not None:
@@ -158,6 +177,11 @@ class _Sums:
         elif self.leaves is not None and [self.leaves[t] for t in ids] != trees["query_leaf"]:
             yield f"{where}: a query leaf is not the one of query_leaves"
 
+    def _query_values(self, rows: list[Mapping[str, Any]], where: str) -> Iterator[str]:
+        for row in rows:
+            if row["query_value"] != self.body["decision"]["features"].get(row["feature"]):
+                yield f"{where}: the query value of {row['feature']} is not the decision's"
+
     def _feature_names(self, rows: list[Mapping[str, Any]], where: str) -> Iterator[str]:
         names = [row["feature"] for row in rows]
         if len(set(names)) != len(names) or not set(names) <= set(self.body["decision"]["features"]):
@@ -185,15 +209,20 @@ def _recommendation(body: Mapping[str, Any], recommendation: Mapping[str, Any]) 
     for key in ("decision_id", "subject_ref", "model_id", "model_version"):
         if recommendation[key] != body["decision"][key]:
             yield f"the recommendation has another {key} than the audit record"
+    if recommendation["revision"] != body["bundle"]["revision"]:
+        yield "the recommendation has another revision than the audit record"
+    if recommendation["disclosures"] != body["decision"]["disclosures"]:
+        yield "the recommendation's disclosures are not the decision's"
     if recommendation["status"] != body["status"]:
         yield "the recommendation has another status than the audit record"
     reasons = [{key: r[key] for key in ("code", "text", "feature")} for r in body["reasons"]]
     if recommendation["reasons"] != reasons:
         yield "the recommendation's reasons are not those of the audit record"
-    if [tier["tier"] for tier in recommendation["tiers"]] != [tier["tier"] for tier in body["tiers"]]:
+    tiers = recommendation["tiers"]
+    if not isinstance(tiers, list) or [tier["tier"] for tier in tiers] != [tier["tier"] for tier in body["tiers"]]:
         yield "the recommendation does not have the tiers of the audit record"
         return
-    for tier, audited in zip(recommendation["tiers"], body["tiers"], strict=True):
+    for tier, audited in zip(tiers, body["tiers"], strict=True):
         yield from _recommended_tier(tier, audited, body["decision"]["features"])
 
 
@@ -201,8 +230,12 @@ def _recommended_tier(tier: Mapping[str, Any], audited: Mapping[str, Any], decid
     proven = {f["feature"]: f["contribution"] for f in audited["ledgers"]["target"]["features"]}
     if any(tier[key] != audited[key] for key in ("margin", "probability", "effort", "robust_share")):
         yield f"{tier['tier']}: the recommendation's figures are not the audit record's"
-    if {a["feature"]: a["to"] for a in tier["actions"]} != audited["target"]:
+    actions = {a["feature"]: a["to"] for a in tier["actions"]}
+    if actions != audited["target"] or len(actions) != len(tier["actions"]):
         yield f"{tier['tier']}: the recommended actions are not the audited target"
+    rows = audited["ledgers"]["comparator"]["features"]
+    if tier["withheld"] != [{"feature": f["feature"], "why": f["why_not"]} for f in rows if not f["feasible"]]:
+        yield f"{tier['tier']}: what is withheld is not what the comparator ledger holds infeasible"
     for action in tier["actions"]:
         if action["from"] != decided.get(action["feature"]):
             yield f"{tier['tier']}: {action['feature']} does not start from the decided value"
@@ -212,4 +245,9 @@ def _recommended_tier(tier: Mapping[str, Any], audited: Mapping[str, Any], decid
 
 def _rounded(value: float, library: str) -> float:
     """Round a claim as the library holds it: float32 for XGBoost."""
-    return float(struct.unpack("<f", struct.pack("<f", value))[0]) if library == "xgboost" else float(value)
+    if library != "xgboost":
+        return float(value)
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", value))[0])
+    except OverflowError:
+        return math.copysign(math.inf, value)

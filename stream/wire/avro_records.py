@@ -1,25 +1,46 @@
 """Records to bytes and back: Avro single-object encoding, which is C3 01, the schema's fingerprint, and the body.
 
-Values are JSON-shaped dictionaries, the TypedDicts of stream/events.py. Between them and Avro two things differ: an
-exact integer is a decimal string in JSON and two's complement bytes in Avro, and a time is RFC 3339 in JSON and
-milliseconds since 1970 in Avro. A framing for a schema registry goes around the same `encode_body` and `decode_body`.
+Values are JSON-shaped dictionaries, the TypedDicts of stream/events.py; avro_shapes.py brings them into the shape that
+fastavro writes, and back. A framing for a schema registry goes around the same `encode_body` and `decode_body`.
+
+fastavro trusts what it reads: it takes branch -1 of a union for the last one, and keeps the last of two equal keys. So
+what was read is written again. Bytes that differ then are either another valid form of the record (other writers split
+lists and maps into blocks) or no record at all: that is for `avro`, the slow and strict reference implementation, to say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+import json
+import struct
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, Final
+from io import BytesIO
+from typing import Any, Final, TypeAlias
 
-from stream.errors import MalformedRecord, UnknownSchema
-from stream.wire.avro_read import ReadRecord, compile_reader
-from stream.wire.avro_resolve import compile_resolution
-from stream.wire.avro_write import Write, compile_writer
+import avro.schema
+from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibilityType
+from avro.errors import AvroException
+from avro.io import BinaryDecoder, DatumReader
+from fastavro import parse_schema, schemaless_reader, schemaless_writer
+from fastavro.read import SchemaResolutionError
+from fastavro.validation import ValidationError, validate
+
+from stream.errors import ConfigurationError, CorruptionError, MalformedRecord, UnknownSchema
+from stream.wire.avro_shapes import Step, plain_schema, to_avro, to_json
 from stream.wire.schema_files import FINGERPRINT_BYTES, RecordName, RecordSchema, current_schemas, known_schemas
+
+WriteRecord: TypeAlias = Callable[[Mapping[str, Any]], bytes]  # the JSON shape -> the body
+ReadRecord: TypeAlias = Callable[[bytes, int], dict[str, Any]]  # (the bytes, where the body starts) -> the JSON shape
 
 SINGLE_OBJECT_MARK: Final = b"\xc3\x01"
 REGISTRY_MARK: Final = b"\x00"
 HEADER_BYTES: Final = len(SINGLE_OBJECT_MARK) + FINGERPRINT_BYTES
+# All that fastavro and `avro` raise for values or bytes that are not of the schema.
+_LIBRARY_FAULTS: Final = (
+    EOFError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, MemoryError, RecursionError,
+    struct.error, SchemaResolutionError, AvroException,
+)  # fmt: skip
 
 
 def encode(record: RecordName, value: Mapping[str, Any]) -> bytes:
@@ -75,8 +96,8 @@ def schema_of(data: bytes) -> RecordSchema:
 
 
 @cache
-def _writer(record: RecordName) -> Write:
-    return compile_writer(current_schemas()[record])
+def _writer(record: RecordName) -> WriteRecord:
+    return writer_of(current_schemas()[record])
 
 
 @cache
@@ -85,13 +106,128 @@ def _reader(fingerprint: bytes) -> ReadRecord:
     return reader_between(written, current_schemas()[written.record])
 
 
+def writer_of(schema: RecordSchema) -> WriteRecord:
+    """Make the writer of bodies by one version of a schema."""
+    shaped, parsed = to_avro(schema.document, schema.record), _parsed(schema)
+
+    def write(value: Mapping[str, Any]) -> bytes:
+        record = shaped(value)
+        try:
+            return _body(parsed, record)
+        except _LIBRARY_FAULTS:
+            msg = f"a record of ours does not fit its schema: {schema.record}{_misfit(parsed, record)}"
+            raise CorruptionError(msg) from None  # the libraries' messages repeat the value
+
+    return write
+
+
 def reader_between(written: RecordSchema, current: RecordSchema) -> ReadRecord:
     """Make the reader of bodies that one version of a schema wrote, into the shape of another version.
 
     Raises: ConfigurationError when the current version cannot read what the other one wrote.
     """
-    read = compile_reader(written, numbers="any" if written.record == "Decision" else "finite")
+    _check_readable(written, current)
+    parsed = _parsed(written)
+    resolved = None if written.fingerprint == current.fingerprint else _parsed(current)
+    shaped = to_json(current.document, current.record, finite=written.record != "Decision")
+
+    def read(data: bytes, start: int) -> dict[str, Any]:
+        body = data[start:]
+        record, end = _record(parsed, None, body, written.record)
+        if end != len(body):
+            msg = f"{written.record}: {len(body) - end} unknown bytes follow the record, which ends at byte {start + end}"
+            raise MalformedRecord(msg)
+        again = _body(parsed, record)
+        if again != body:
+            _read_strictly(written, parsed, body, again)
+        if resolved is not None:
+            record = copy.deepcopy(_record(parsed, resolved, body, written.record)[0])  # a default is one object
+        return shaped(record)  # type: ignore[no-any-return]
+
+    return read
+
+
+def _parsed(schema: RecordSchema) -> dict[str, Any]:
+    parsed: dict[str, Any] = parse_schema(plain_schema(schema.document))
+    return parsed
+
+
+def _body(parsed: dict[str, Any], record: object) -> bytes:
+    file = BytesIO()
+    schemaless_writer(file, parsed, record)
+    return file.getvalue()
+
+
+def _record(parsed: dict[str, Any], resolved: dict[str, Any] | None, body: bytes, name: str) -> tuple[Any, int]:
+    """Read what `parsed` wrote into the shape of `resolved`: (the record, where it ends).
+
+    A length or count costs no memory before its bytes are there, and no item of our schemas takes none.
+    """
+    file = BytesIO(body)
+    try:
+        return schemaless_reader(file, parsed, resolved, return_record_name=True), file.tell()
+    except UnicodeDecodeError:
+        fault = "a text is not UTF-8"
+    except (EOFError, IndexError):
+        fault = "they end in the middle of it, or a length, branch or word is impossible"
+    except _LIBRARY_FAULTS as error:
+        fault = type(error).__name__
+    msg = f"{name}: the {len(body)} bytes of the body are no record of this schema: {fault}"
+    raise MalformedRecord(msg)
+
+
+@cache
+def _reference(schema: RecordSchema) -> avro.schema.Schema:
+    return avro.schema.parse(json.dumps(plain_schema(schema.document)))
+
+
+def _check_readable(written: RecordSchema, current: RecordSchema) -> None:
     if written.fingerprint == current.fingerprint:
-        return read
-    resolve = compile_resolution(written.document, current.document)
-    return lambda data, start: resolve(read(data, start))
+        return
+    verdict = ReaderWriterCompatibilityChecker().get_compatibility(_reference(current), _reference(written))
+    if verdict.compatibility is not SchemaCompatibilityType.compatible:
+        msg = f"{current.where} cannot read what {written.where} wrote: {'; '.join(sorted(verdict.messages))}"
+        raise ConfigurationError(msg)
+
+
+class _Strict(BinaryDecoder):
+    """The reference's decoder, counting the texts: of two equal keys only one would be left."""
+
+    texts = 0
+
+    def read_utf8(self) -> str:
+        self.texts += 1
+        return super().read_utf8()
+
+
+def _read_strictly(written: RecordSchema, parsed: dict[str, Any], body: bytes, again: bytes) -> None:
+    """Let `avro` read a body that fastavro writes otherwise; `again` is what fastavro made of it.
+
+    Raises: MalformedRecord when `avro` refuses it or reads another record, or when a key comes twice.
+    """
+    reader = DatumReader(_reference(written))
+    found, expected = _Strict(BytesIO(body)), _Strict(BytesIO(again))
+    try:
+        record = reader.read(found)
+        reader.read(expected)
+        same = _body(parsed, record) == again
+    except _LIBRARY_FAULTS as error:
+        msg = f"{written.record}: the {len(body)} bytes of the body are no record of this schema: {type(error).__name__}"
+        raise MalformedRecord(msg) from None
+    if found.texts != expected.texts:
+        msg = f"{written.record}: a key comes twice in a map"
+        raise MalformedRecord(msg)
+    if not same:
+        msg = f"{written.record}: the body can be read in two ways"
+        raise MalformedRecord(msg)
+
+
+def _misfit(parsed: dict[str, Any], record: object) -> str:
+    """Name the field that does not fit, where fastavro can tell; never its value."""
+    try:
+        validate(record, parsed, strict=True)
+    except ValidationError as error:
+        return f", in {error.errors[0].field.partition('.')[2] or 'its fields'}"  # without the namespace
+    except _LIBRARY_FAULTS:
+        pass
+    return ", in a text that is not Unicode or another value of the right type"

@@ -38,7 +38,6 @@ CHUNK_BYTES_MIN: Final = 1 << 10
 CHUNK_BYTES_MAX: Final = 64 << 20  # Redis answers nobody else while it copies one
 MANIFEST_BYTES_MAX: Final = 16 << 20
 EPOCH_MAX: Final = 2**53 - 1  # Lua compares doubles
-DELETE_BATCH: Final = 64
 
 # Set epoch and publication if the epoch is higher than the one that is there; one step, so two writers cannot interleave.
 _FLIP: Final = """
@@ -138,27 +137,12 @@ def fetch_bundle(client: redis.Redis, bundle_sha256: str, into: Path) -> bool:
 
 
 def holds_bundle(client: redis.Redis, bundle_sha256: str) -> bool:
-    """Say whether a bundle was published to the cache and not forgotten; pieces that were evicted since do not show.
+    """Say whether a bundle was published to the cache; pieces that were evicted since do not show.
 
     Raises: RedisUnavailable.
     """
     with redis_errors("looking for a bundle"):
         return bool(client.exists(_manifest_key(bundle_sha256)))
-
-
-def forget_bundle(client: redis.Redis, bundle_sha256: str) -> int:
-    """Take a bundle out of Redis, the manifest first so that nobody begins to fetch it. Returns how many keys went."""
-    with redis_errors("forgetting a bundle"):
-        gone = client.delete(_manifest_key(bundle_sha256))
-        batch: list[bytes] = []
-        for key in client.scan_iter(match=f"coach:bundle:{bundle_sha256}:*", count=1_000):
-            batch.append(key)
-            if len(batch) == DELETE_BATCH:
-                gone += client.unlink(*batch)
-                batch = []
-        if batch:
-            gone += client.unlink(*batch)
-    return gone
 
 
 def flip_pointer(client: redis.Redis, model_id: str, published: ModelPublished, epoch: int) -> bool:

@@ -39,49 +39,47 @@ def ensure_start_offsets(
     consumer = Consumer({**properties, "group.id": group, "enable.auto.commit": False})
     try:
         while True:
-            missing, refused = _try_once(consumer, topic, partitions, start_at, deadline)
-            if refused is None:
-                return missing
-            if time.monotonic() >= deadline:
-                reason = f"group {group} has no committed offset on {topic}{sorted(missing)} and takes none: {refused}"
-                raise KafkaUnavailable(reason)
-            time.sleep(AGAIN_S)  # a worker that is running already may commit them meanwhile
+            try:
+                return _try_once(consumer, topic, partitions, start_at, max(1.0, deadline - time.monotonic()))
+            except (KafkaException, _Refused) as error:
+                why = str(error) if isinstance(error, _Refused) else error.args[0].str()
+                if time.monotonic() >= deadline:
+                    reason = f"the offsets of group {group} on {topic} could not be read or set: {why}"
+                    raise KafkaUnavailable(reason) from error
+                log.info("start.offsets_wait", extra={"why": why})
+                time.sleep(AGAIN_S)  # a coordinator is loading, or a worker that runs already will commit them
     finally:
         consumer.close()
 
 
+class _Refused(Exception):
+    """The brokers take no offsets from outside: another worker of the group is at work."""
+
+
 def _try_once(
-    consumer: Consumer, topic: str, partitions: int, start_at: StartAt | None, deadline: float
-) -> tuple[dict[int, int], str | None]:
-    """Return the offsets that were missing, and why they could not be set (None when all is well)."""
-    left_s = max(1.0, deadline - time.monotonic())
-    try:
-        committed = consumer.committed([TopicPartition(topic, number) for number in range(partitions)], timeout=left_s)
-        nothing = [one.partition for one in committed if one.offset < 0]
-        if not nothing:
-            _warn_of_gaps(consumer, committed, left_s)
-            return {}, None
-        if start_at is None:
-            reason = (
-                f"the group has read nothing of {topic} partition{'s' * (len(nothing) > 1)} {', '.join(map(str, nothing))}; say where "
-                "to begin: --start-at earliest (all decisions still kept), latest (only new ones), or an RFC 3339 time"
-            )
-            raise ConfigurationError(reason)
-        offsets = _offsets(consumer, topic, nothing, start_at, left_s)
-    except KafkaException as error:
-        reason = f"the committed offsets of {topic} could not be read: {error.args[0].str()}"
-        raise KafkaUnavailable(reason) from error
-    try:
-        written = consumer.commit(
-            offsets=[TopicPartition(topic, number, offset) for number, offset in offsets.items()], asynchronous=False
+    consumer: Consumer, topic: str, partitions: int, start_at: StartAt | None, timeout_s: float
+) -> dict[int, int]:
+    """Return the offsets that were missing and are set now. Raises: ConfigurationError, KafkaException, _Refused."""
+    committed = consumer.committed([TopicPartition(topic, number) for number in range(partitions)], timeout=timeout_s)
+    nothing = [one.partition for one in committed if one.offset < 0]
+    if not nothing:
+        _warn_of_gaps(consumer, committed, timeout_s)
+        return {}
+    if start_at is None:
+        these = f"partition{'s' * (len(nothing) > 1)} {', '.join(map(str, nothing))}"
+        reason = (
+            f"the group has read nothing of {topic} {these}; say where to begin: --start-at earliest (all decisions still "
+            "kept), latest (only new ones), or an RFC 3339 time"
         )
-    except KafkaException as error:
-        return offsets, error.args[0].str()
+        raise ConfigurationError(reason)
+    offsets = _offsets(consumer, topic, nothing, start_at, timeout_s)
+    asked = [TopicPartition(topic, number, offset) for number, offset in offsets.items()]
+    written = consumer.commit(offsets=asked, asynchronous=False)
     failed = [one.error.str() for one in written or [] if one.error is not None]
     if failed:
-        return offsets, failed[0]
+        raise _Refused(failed[0])
     log.info("start.offsets_set", extra={"topic": topic, "start_at": str(start_at), "offsets": offsets})
-    return offsets, None
+    return offsets
 
 
 def _offsets(

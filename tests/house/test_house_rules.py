@@ -66,6 +66,14 @@ def test_nothing_unfinished_is_left() -> None:
     assert not found
 
 
+def test_every_exception_to_a_rule_has_its_reason() -> None:
+    """Given pyproject.toml's lists of ignored rules, when read, then a reason stands beside each."""
+    lint = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8").partition("[tool.ruff.lint]")[2]
+    rules = re.findall(r'^ +"[A-Z]+[0-9]+",.*$', lint.partition("[tool.ruff.lint.flake8-tidy")[0], re.MULTILINE)
+    assert len(rules) > 10
+    assert not [line for line in rules if not re.search(r"# \S", line)]
+
+
 def test_every_dependency_has_a_lower_bound_and_the_lock_pins_it_with_hashes() -> None:
     """Given the dependencies, when compared with the lock files, then each is bounded below, pinned and hashed."""
     for lock, wanted in (

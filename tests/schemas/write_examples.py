@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stream.recourse.answer import Answer, answer
-from stream.wire.avro_numbers import varint
+from tests.wire.varints import varint
 from stream.wire.avro_records import encode
 from stream.wire.schema_files import RecordName, current_schemas
 from tests.recourse.lenders import lender

@@ -48,7 +48,7 @@ def _same(value: Any) -> Any:
 
 
 def _twos_complement(text: str) -> bytes:
-    number, size = int(text), 8
+    number, size = int(text), 1
     while not -(1 << (8 * size - 1)) <= number < 1 << (8 * size - 1):
         size += 1
     return number.to_bytes(size, "big", signed=True)

@@ -21,7 +21,6 @@ from stream.wire.leaf_cache import (
     EPOCH_MAX,
     fetch_bundle,
     flip_pointer,
-    forget_bundle,
     holds_bundle,
     publish_bundle,
     read_pointer,
@@ -231,21 +230,6 @@ def test_a_manifest_that_reaches_outside_or_is_none_is_refused(
     assert not (tmp_path / "evil").exists()
 
 
-def test_a_forgotten_bundle_is_gone_and_others_stay(client: redis.Redis, bundle: Path, tmp_path: Path) -> None:
-    """Given two bundles, when one is forgotten, then its keys are gone and the other is fetched as before."""
-    other = tmp_path / "other"
-    kept = write_bundle(other, {"model.txt": b"tree" * 2_000})
-    gone = publish_bundle(client, bundle, chunk_bytes=SMALL)
-    publish_bundle(client, other, chunk_bytes=SMALL)
-    held = len(_pieces(client, gone))
-    assert held > 1
-    assert forget_bundle(client, gone) == held + 1  # and the manifest
-    assert _pieces(client, gone) == []
-    assert not fetch_bundle(client, gone, tmp_path / "copy")
-    assert fetch_bundle(client, kept, tmp_path / "copy")
-    assert forget_bundle(client, gone) == 0
-
-
 @pytest.mark.parametrize("chunk_bytes", [0, SMALL - 1, CHUNK_BYTES_MAX + 1])
 def test_a_piece_has_a_sensible_size(client: redis.Redis, bundle: Path, chunk_bytes: int) -> None:
     """Given pieces that are too small or too large for Redis, when a bundle is published, then that is refused."""
@@ -258,7 +242,6 @@ def test_a_redis_that_is_away_is_a_dependency_error(no_redis: redis.Redis, bundl
     for call in (
         lambda: publish_bundle(no_redis, bundle),
         lambda: fetch_bundle(no_redis, "0" * 64, tmp_path / "copy"),
-        lambda: forget_bundle(no_redis, "0" * 64),
         lambda: flip_pointer(no_redis, "m", _published(1), 1),
         lambda: read_pointer(no_redis, "m"),
     ):
@@ -309,12 +292,12 @@ def test_a_piece_is_read_back_before_anybody_relies_on_it(client: redis.Redis, b
 
 
 def test_the_cache_says_what_was_published_to_it(client: redis.Redis, bundle: Path) -> None:
-    """Given a bundle, when it is published and forgotten, then the cache says that it holds it in between."""
+    """Given a bundle, when it is published and evicted, then the cache says that it holds it in between."""
     digest = hashlib.sha256((bundle / "manifest.json").read_bytes()).hexdigest()
     assert not holds_bundle(client, digest)
     publish_bundle(client, bundle)
     assert holds_bundle(client, digest)
-    forget_bundle(client, digest)
+    client.delete(f"coach:bundle:{digest}:manifest")
     assert not holds_bundle(client, digest)
 
 
