@@ -11,9 +11,9 @@ from typing import Any
 import click
 
 from stream.errors import ConfigurationError, RedisUnavailable
-from stream.wire.clients import redis_client
 from stream.wire.leaf_cache import holds_bundle, read_pointer
 from stream.wire.times import time_ms
+from stream.worker.connections import connect_redis
 from stream.worker.model_table import Publication
 from stream.worker.publishing import Request, publish, read_models
 from stream.worker.settings import Settings, read_settings
@@ -108,7 +108,7 @@ def list_command(*, kafka_brokers: str | None, redis_url: str | None, as_json: b
 def _cache_states(
     settings: Settings, publications: list[Publication]
 ) -> Iterator[tuple[Publication, dict[str, str | bool]]]:
-    client = redis_client(settings.redis_url, timeout_s=settings.redis_timeout_s)
+    client = connect_redis(settings)
     away = False
     for one in publications:
         state: dict[str, str | bool] = {"cache": "unknown", "current": False}

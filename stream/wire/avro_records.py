@@ -16,7 +16,7 @@ import struct
 from collections.abc import Callable, Mapping
 from functools import cache
 from io import BytesIO
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import avro.schema
 from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibilityType
@@ -27,7 +27,7 @@ from fastavro.read import SchemaResolutionError
 from fastavro.validation import ValidationError, validate
 
 from stream.errors import ConfigurationError, CorruptionError, MalformedRecord, UnknownSchema
-from stream.wire.avro_shapes import Step, plain_schema, to_avro, to_json
+from stream.wire.avro_shapes import plain_schema, to_avro, to_json
 from stream.wire.schema_files import FINGERPRINT_BYTES, RecordName, RecordSchema, current_schemas, known_schemas
 
 WriteRecord: TypeAlias = Callable[[Mapping[str, Any]], bytes]  # the JSON shape -> the body
@@ -37,7 +37,7 @@ SINGLE_OBJECT_MARK: Final = b"\xc3\x01"
 REGISTRY_MARK: Final = b"\x00"
 HEADER_BYTES: Final = len(SINGLE_OBJECT_MARK) + FINGERPRINT_BYTES
 # All that fastavro and `avro` raise for values or bytes that are not of the schema.
-_LIBRARY_FAULTS: Final = (
+LIBRARY_FAULTS: Final = (
     EOFError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, MemoryError, RecursionError,
     struct.error, SchemaResolutionError, AvroException,
 )  # fmt: skip
@@ -114,7 +114,7 @@ def writer_of(schema: RecordSchema) -> WriteRecord:
         record = shaped(value)
         try:
             return _body(parsed, record)
-        except _LIBRARY_FAULTS:
+        except LIBRARY_FAULTS:
             msg = f"a record of ours does not fit its schema: {schema.record}{_misfit(parsed, record)}"
             raise CorruptionError(msg) from None  # the libraries' messages repeat the value
 
@@ -135,7 +135,9 @@ def reader_between(written: RecordSchema, current: RecordSchema) -> ReadRecord:
         body = data[start:]
         record, end = _record(parsed, None, body, written.record)
         if end != len(body):
-            msg = f"{written.record}: {len(body) - end} unknown bytes follow the record, which ends at byte {start + end}"
+            msg = (
+                f"{written.record}: {len(body) - end} unknown bytes follow the record, which ends at byte {start + end}"
+            )
             raise MalformedRecord(msg)
         again = _body(parsed, record)
         if again != body:
@@ -148,8 +150,7 @@ def reader_between(written: RecordSchema, current: RecordSchema) -> ReadRecord:
 
 
 def _parsed(schema: RecordSchema) -> dict[str, Any]:
-    parsed: dict[str, Any] = parse_schema(plain_schema(schema.document))
-    return parsed
+    return cast("dict[str, Any]", parse_schema(plain_schema(schema.document)))
 
 
 def _body(parsed: dict[str, Any], record: object) -> bytes:
@@ -170,7 +171,7 @@ def _record(parsed: dict[str, Any], resolved: dict[str, Any] | None, body: bytes
         fault = "a text is not UTF-8"
     except (EOFError, IndexError):
         fault = "they end in the middle of it, or a length, branch or word is impossible"
-    except _LIBRARY_FAULTS as error:
+    except LIBRARY_FAULTS as error:
         fault = type(error).__name__
     msg = f"{name}: the {len(body)} bytes of the body are no record of this schema: {fault}"
     raise MalformedRecord(msg)
@@ -184,7 +185,8 @@ def _reference(schema: RecordSchema) -> avro.schema.Schema:
 def _check_readable(written: RecordSchema, current: RecordSchema) -> None:
     if written.fingerprint == current.fingerprint:
         return
-    verdict = ReaderWriterCompatibilityChecker().get_compatibility(_reference(current), _reference(written))
+    checker = ReaderWriterCompatibilityChecker()  # type: ignore[no-untyped-call]
+    verdict = checker.get_compatibility(_reference(current), _reference(written))
     if verdict.compatibility is not SchemaCompatibilityType.compatible:
         msg = f"{current.where} cannot read what {written.where} wrote: {'; '.join(sorted(verdict.messages))}"
         raise ConfigurationError(msg)
@@ -211,8 +213,10 @@ def _read_strictly(written: RecordSchema, parsed: dict[str, Any], body: bytes, a
         record = reader.read(found)
         reader.read(expected)
         same = _body(parsed, record) == again
-    except _LIBRARY_FAULTS as error:
-        msg = f"{written.record}: the {len(body)} bytes of the body are no record of this schema: {type(error).__name__}"
+    except LIBRARY_FAULTS as error:
+        msg = (
+            f"{written.record}: the {len(body)} bytes of the body are no record of this schema: {type(error).__name__}"
+        )
         raise MalformedRecord(msg) from None
     if found.texts != expected.texts:
         msg = f"{written.record}: a key comes twice in a map"
@@ -228,6 +232,6 @@ def _misfit(parsed: dict[str, Any], record: object) -> str:
         validate(record, parsed, strict=True)
     except ValidationError as error:
         return f", in {error.errors[0].field.partition('.')[2] or 'its fields'}"  # without the namespace
-    except _LIBRARY_FAULTS:
+    except LIBRARY_FAULTS:
         pass
     return ", in a text that is not Unicode or another value of the right type"

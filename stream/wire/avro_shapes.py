@@ -82,7 +82,9 @@ class _Compiler:
             case "union":
                 return self._union(node, where)
             case "record":
-                steps = {field["name"]: self.step(field["type"], f"{where}.{field['name']}") for field in node["fields"]}
+                steps = {
+                    field["name"]: self.step(field["type"], f"{where}.{field['name']}") for field in node["fields"]
+                }
                 return self._way.record(node, {name: step for name, step in steps.items() if step is not None}, where)
             case "array":
                 return self._array(node["items"], where)
@@ -187,16 +189,12 @@ def _read_record(_schema: Mapping[str, Any], steps: dict[str, Step], _where: str
     return read if steps else None
 
 
-def _write_branch(name: str, step: Step) -> Step:
-    return lambda value: (name, step(value))
-
-
-def _read_branch(_name: str, step: Step) -> Step:
-    return lambda named: step(named[1])
-
-
 def _write_boolean(where: str, value: object) -> bool:
     return value if isinstance(value, bool) else _unfit(where, "is no boolean")
+
+
+def _write_booleans(where: str, values: list[Any]) -> list[bool]:
+    return values if set(map(type, values)) <= {bool} else _unfit(where, "is no boolean")
 
 
 def _write_integer(of: tuple[str, int], where: str, value: object) -> int:
@@ -222,6 +220,8 @@ def _write_double(where: str, value: object) -> float:
 
 
 def _write_doubles(where: str, values: list[Any]) -> array[float]:
+    if set(map(type, values)) <= {float} and all(map(isfinite, values)):
+        return array("d", values)
     return array("d", [_write_double(where, value) for value in values])
 
 
@@ -293,6 +293,7 @@ _TO_AVRO: Final = _Way(
         "timestamp-millis": _write_time,
     },
     columns={
+        "boolean": _write_booleans,
         "int": partial(_write_integers, _INT),
         "long": partial(_write_integers, _LONG),
         "double": _write_doubles,
@@ -301,7 +302,7 @@ _TO_AVRO: Final = _Way(
         **_SHARED_TYPES, "double": (float, int), "exact-integer": (str,), "timestamp-millis": (str,), "record": (dict,),
     },
     record=_write_record,
-    branch=_write_branch,
+    branch=lambda name, step: lambda value: (name, step(value)),
     refuse=_unfit,
 )  # fmt: skip
 _TO_JSON_ANY_NUMBER: Final = _Way(
@@ -311,7 +312,7 @@ _TO_JSON_ANY_NUMBER: Final = _Way(
         **_SHARED_TYPES, "exact-integer": (bytes,), "timestamp-millis": (int,), "record": (tuple,),
     },
     record=_read_record,
-    branch=_read_branch,
+    branch=lambda _, step: lambda named: step(named[1]),
     refuse=_malformed,
 )  # fmt: skip
 _TO_JSON: Final = replace(

@@ -6,21 +6,26 @@ decision's own fields the file has as columns. A flat row without an outcome is 
 
 from __future__ import annotations
 
+import lzma
 import math
 import re
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import fastavro
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
+from fastavro.schema import SchemaParseException, UnknownType
 
-from stream.errors import ConfigurationError, PoisonError
+from stream.errors import ConfigurationError, MalformedRecord, PoisonError
 from stream.events import Decision
+from stream.wire.avro_records import LIBRARY_FAULTS
 from stream.wire.decisions import decision_of, json_object
 
 BATCH_ROWS: Final = 8_192
@@ -29,8 +34,10 @@ _OWN_COLUMNS: Final = (
     "decision_id", "event_time", "subject_ref", "outcome", "decline_basis", "margin", "probability", "threshold",
     "threshold_scale", "product", "jurisdiction",
 )  # fmt: skip
-_QUOTED: Final = re.compile(r"'[^']*'")  # what pyarrow quotes is a cell's content: it stays out of messages
-_MISSING_WORDS: Final = ["", "NA", "NaN", "nan", "null", "NULL", "N/A"]
+_NUMBERS: Final = ("margin", "probability", "threshold")
+_CONTENT: Final = re.compile(r"'.*'|(?<=columns, got )[0-9]+: .*", re.DOTALL)  # of cells, in messages of pyarrow
+_MISSING_WORDS: Final = ("", "NA", "NaN", "nan", "null", "NULL", "N/A")
+_AVRO_FILE_FAULTS: Final = (*LIBRARY_FAULTS, zlib.error, lzma.LZMAError, SchemaParseException, UnknownType)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +71,8 @@ def read_rows(path: Path, flat: FlatRows) -> Iterator[Row]:
         for number, fields in enumerate(_records(path, flat)):
             yield fields if isinstance(fields, Row) else _row(number, fields, flat)
     except (OSError, ValueError, pa.ArrowException) as error:
-        msg = f"cannot read {path}: {_QUOTED.sub('(value not shown)', str(error))}"
-        raise ConfigurationError(msg) from error
+        msg = f"cannot read {path}: {_CONTENT.sub('(content not shown)', str(error))}"
+        raise ConfigurationError(msg) from None  # the cause repeats the content
 
 
 def _records(path: Path, flat: FlatRows) -> Iterator[Mapping[str, Any] | Row]:
@@ -75,7 +82,7 @@ def _records(path: Path, flat: FlatRows) -> Iterator[Mapping[str, Any] | Row]:
     if name.endswith(".avro"):
         return _avro(path)
     if name.endswith((".parquet", ".pq")):
-        return _table(pyarrow.parquet.ParquetFile(path), path, flat)
+        return _table(pyarrow.parquet.ParquetFile(path, page_checksum_verification=True), path, flat)
     if name.endswith((".csv", ".csv.gz")):
         return _csv(path, flat)
     msg = f"{path}: the name must end in .csv, .csv.gz, .parquet, .jsonl or .avro"
@@ -85,37 +92,76 @@ def _records(path: Path, flat: FlatRows) -> Iterator[Mapping[str, Any] | Row]:
 def _json_lines(path: Path) -> Iterator[Mapping[str, Any] | Row]:
     with path.open("rb") as lines:
         number = 0
-        while line := lines.readline(LINE_BYTES_MAX):
-            if line.strip():
-                try:
-                    yield json_object(line)
-                except PoisonError as error:
-                    yield Row(name=str(number), decision=error, decided=True)
-                number += 1
+        while line := lines.readline(LINE_BYTES_MAX + 1):
+            if not line.strip():
+                continue
+            try:
+                yield _json_line(line, lines)
+            except PoisonError as error:
+                yield Row(name=str(number), decision=error, decided=True)
+            number += 1
+
+
+def _json_line(line: bytes, lines: BinaryIO) -> Mapping[str, Any]:
+    if len(line) <= LINE_BYTES_MAX:
+        return json_object(line)
+    while line and not line.endswith(b"\n"):  # pass over the rest of it, or it would count as rows of its own
+        line = lines.readline(LINE_BYTES_MAX)
+    msg = f"the line has more than {LINE_BYTES_MAX} bytes"
+    raise MalformedRecord(msg)
 
 
 def _avro(path: Path) -> Iterator[Mapping[str, Any]]:
     with path.open("rb") as file:
-        for record in fastavro.reader(file):
-            if not isinstance(record, dict):
-                msg = "its records are not Avro records"
-                raise ValueError(msg)  # noqa: TRY004  (said as "cannot read" by the caller, with the path)
-            yield record
+        try:
+            for record in fastavro.reader(file):
+                if not isinstance(record, dict):
+                    msg = "its records are not Avro records"
+                    raise ValueError(msg)  # noqa: TRY004  (said as "cannot read" below, with the path)
+                yield record
+        except _AVRO_FILE_FAULTS as error:
+            msg = f"cannot read {path}: it is no whole Avro object container file ({type(error).__name__})"
+            raise ConfigurationError(msg) from None
 
 
 def _csv(path: Path, flat: FlatRows) -> Iterator[Mapping[str, Any]]:
-    texts = {*flat.words, *(c for c in _OWN_COLUMNS if c not in ("margin", "probability", "threshold"))}
-    types: dict[str, pa.DataType] = dict.fromkeys(flat.features, pa.float64())
-    types |= dict.fromkeys(texts, pa.string())
-    listed = {word for words in flat.words.values() for word in words}  # "NA" can be a category's word
-    nulls = [word for word in _MISSING_WORDS if word not in listed]
-    options = pyarrow.csv.ConvertOptions(
-        column_types=types, null_values=nulls, strings_can_be_null=True, quoted_strings_can_be_null=True
-    )
+    numbers = {*flat.features, *_NUMBERS} - flat.words.keys()
+    with pyarrow.csv.open_csv(path) as reader:
+        names = reader.schema.names
+    _check_columns(names, path, flat)
+    options = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
+    first = 0
     with pyarrow.csv.open_csv(path, convert_options=options) as reader:
-        _check_columns(reader.schema.names, path, flat)
         for batch in reader:
-            yield from _rows_of(batch)
+            cells = {name: _cells(batch.column(k), name, flat) for k, name in enumerate(names)}
+            for name in numbers & cells.keys():
+                cells[name] = _doubles(cells[name], name, first)
+            yield from _rows_of(pa.RecordBatch.from_arrays([cells[name] for name in names], names))
+            first += batch.num_rows
+
+
+def _cells(column: pa.Array, name: str, flat: FlatRows) -> pa.Array:
+    """Turn the words for "missing" into nulls, but those that are a category of this very column."""
+    missing = [word for word in _MISSING_WORDS if word not in flat.words.get(name, ())]
+    return pc.if_else(pc.is_in(column, pa.array(missing)), None, column)
+
+
+def _doubles(column: pa.Array, name: str, first: int) -> pa.Array:
+    trimmed = pc.utf8_trim_whitespace(column)
+    try:
+        return trimmed.cast(pa.float64())
+    except pa.ArrowInvalid:
+        row = next(first + k for k, cell in enumerate(trimmed.to_pylist()) if not _is_number(cell))
+        msg = f"column {name} of row {row} (from 0) is no number"
+        raise ValueError(msg) from None
+
+
+def _is_number(cell: str | None) -> bool:
+    try:
+        pa.scalar(cell).cast(pa.float64())
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _table(file: pyarrow.parquet.ParquetFile, path: Path, flat: FlatRows) -> Iterator[Mapping[str, Any]]:
@@ -131,6 +177,9 @@ def _rows_of(batch: pa.RecordBatch) -> Iterator[Mapping[str, Any]]:
 
 
 def _check_columns(names: list[str], path: Path, flat: FlatRows) -> None:
+    if twice := {name for name in names if names.count(name) > 1}:
+        msg = f"{path} has two columns of the name {min(twice)}"
+        raise ConfigurationError(msg)
     if "features" not in names and (absent := [f for f in flat.features if f not in names]):
         msg = f"{path} has no column for these features of the model: {', '.join(absent[:5])}"
         raise ConfigurationError(msg)
@@ -140,13 +189,12 @@ def _row(number: int, fields: Mapping[str, Any], flat: FlatRows) -> Row:
     given, decided = fields.get("decision_id"), fields.get("outcome") is not None
     name = str(number if given is None else given)
     try:
-        if isinstance(fields.get("features"), Mapping):
-            return Row(name=name, decision=decision_of({"decision_id": name, **fields}, timed=False), decided=decided)
+        if "features" in fields and "features" not in flat.features:
+            whole = {key: _as_json(value) for key, value in fields.items()}
+            return Row(name=name, decision=decision_of({"decision_id": name, **whole}, timed=False), decided=decided)
         own: dict[str, Any] = {c: fields[c] for c in _OWN_COLUMNS if c in fields and c not in flat.features}
-        if isinstance(own.get("event_time"), datetime):  # Parquet has times; without a zone it is refused as text is
-            own["event_time"] = own["event_time"].isoformat()
         whole = {
-            **own,
+            **{key: _as_json(value) for key, value in own.items()},
             "decision_id": name,
             "model_id": flat.model_id,
             "model_version": flat.model_version,
@@ -156,6 +204,13 @@ def _row(number: int, fields: Mapping[str, Any], flat: FlatRows) -> Row:
         return Row(name=name, decision=decision_of(whole, timed=False), decided=decided)
     except PoisonError as error:
         return Row(name=name, decision=error, decided=decided)
+
+
+def _as_json(value: Any) -> Any:  # noqa: ANN401  (a cell of any type; decision_of checks it)
+    """Parquet and Avro have times (one without a zone is refused, as text is), and Parquet's maps are lists of pairs."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return dict(value) if isinstance(value, list) and all(isinstance(pair, tuple) for pair in value) else value
 
 
 def _missing_as_none(value: Any) -> Any:  # noqa: ANN401  (a cell of any type; decision_of checks it)

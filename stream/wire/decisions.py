@@ -21,7 +21,7 @@ from stream.errors import (
     WrongFeatureType,
 )
 from stream.events import Decision, DeclineBasis, Outcome, ThresholdScale, Value
-from stream.wire.avro_records import REGISTRY_MARK, SINGLE_OBJECT_MARK, decode
+from stream.wire.avro_records import HEADER_BYTES, REGISTRY_MARK, SINGLE_OBJECT_MARK, decode_body, schema_of
 from stream.wire.times import rfc3339, time_ms
 
 DECISION_BYTES_MAX: Final = 1 << 20  # what a Kafka broker takes by default (message.max.bytes)
@@ -49,11 +49,11 @@ def read_decision(value: bytes, *, bytes_max: int = DECISION_BYTES_MAX) -> Decis
         msg = f"the decision has {len(value)} bytes; at most {bytes_max} are allowed"
         raise MalformedRecord(msg)
     if value.startswith((SINGLE_OBJECT_MARK, REGISTRY_MARK)):
-        record, fields = decode(value)
-        if record != "Decision":
-            msg = f"the record is a {record} where a Decision was expected"
+        schema = schema_of(value)
+        if schema.record != "Decision":
+            msg = f"the record is a {schema.record} where a Decision was expected"
             raise MalformedRecord(msg)
-        return decision_of(fields)
+        return decision_of(decode_body(schema, value, HEADER_BYTES))
     return decision_of(json_object(value))
 
 

@@ -48,7 +48,7 @@ class BundleShelf:
         self._client = client
         self._models_max = models_max
         self._open: OrderedDict[str, PublishedModel] = OrderedDict()
-        self._wrong: dict[str, tuple[float, str]] = {}
+        self._wrong: dict[tuple[object, ...], tuple[float, str]] = {}
         self.loaded = {"memory": 0, "disk": 0, "redis": 0, "uri": 0}
 
     def model(self, published: ModelPublished) -> PublishedModel:
@@ -71,19 +71,19 @@ class BundleShelf:
 
     def _load_unless_wrong(self, published: ModelPublished) -> PublishedModel:
         """Load; what turned out not to be what was published is not tried again for a while."""
-        digest = published["bundle_sha256"]
-        until_s, reason = self._wrong.get(digest, (0.0, ""))
+        what = (published["bundle_sha256"], published["bundle_uri"], *_name(published))
+        until_s, reason = self._wrong.get(what, (0.0, ""))
         if time.monotonic() < until_s:
             raise ModelNotPublished(reason)
         try:
             found = self._load(published)
             _check_identity(found, published)
         except (CorruptionError, ConfigurationError) as wrong:
-            reason = f"{wrong}; publish it again and redrive"
-            self._wrong[digest] = (time.monotonic() + WRONG_FOR_S, reason)
-            log.error("bundle.wrong", extra={"bundle_sha256": digest, "why": str(wrong)})  # noqa: TRY400 - `why` says it
+            reason = f"{wrong}; then redrive"
+            self._wrong[what] = (time.monotonic() + WRONG_FOR_S, reason)
+            log.error("bundle.wrong", extra={"bundle_sha256": what[0], "why": str(wrong)})  # noqa: TRY400 - `why` says it
             raise ModelNotPublished(reason) from wrong
-        self._wrong.pop(digest, None)
+        self._wrong.pop(what, None)
         return found
 
     def _load(self, published: ModelPublished) -> PublishedModel:
@@ -155,9 +155,12 @@ class BundleShelf:
             shutil.rmtree(space, ignore_errors=True)
 
 
+def _name(published: ModelPublished) -> tuple[str, str, int]:
+    return published["model_id"], published["model_version"], published["revision"]
+
+
 def _check_identity(model: PublishedModel, published: ModelPublished) -> None:
-    ours = tuple(model.identity[name] for name in ("model_id", "model_version", "revision"))
-    theirs = tuple(published[name] for name in ("model_id", "model_version", "revision"))
-    if ours != theirs:
-        reason = f"the bundle published as {theirs} says that it is {ours}"
+    ours = (model.identity["model_id"], model.identity["model_version"], model.identity["revision"])
+    if ours != _name(published):
+        reason = f"the bundle published as {_name(published)} says that it is {ours}; publish it again"
         raise CorruptionError(reason)

@@ -96,21 +96,6 @@ class CommitOrder:
         self._partitions.clear()
         return count
 
-    def release_behind(self, waiting: Iterable[Entry]) -> int:
-        """Let go of these entries and all behind them on their partitions; return how many."""
-        count = 0
-        wanted = set(map(id, waiting))
-        for entries in self._partitions.values():
-            first = next((place for place, entry in enumerate(entries) if id(entry) in wanted), None)
-            if first is None:
-                continue
-            behind = deque(list(entries)[first:])
-            count += len(behind)
-            for _ in range(len(behind)):
-                entries.pop()
-            self._release(behind)
-        return count
-
     def __len__(self) -> int:
         return sum(map(len, self._partitions.values()))
 

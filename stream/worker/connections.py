@@ -1,10 +1,13 @@
-"""How confluent-kafka clients are told to reach Kafka, in librdkafka's property names."""
+"""How clients are told to reach Kafka and Redis: librdkafka's property names for the one, redis-py's URL for the other."""
 
 from __future__ import annotations
 
 import logging
 from typing import Any, Final
 
+import redis
+
+from stream.wire.clients import redis_client
 from stream.worker.settings import Settings
 
 librdkafka_log: Final = logging.getLogger("librdkafka")
@@ -32,3 +35,9 @@ def kafka_properties(settings: Settings) -> dict[str, Any]:
         }
         properties |= {name: value for name, value in files.items() if value}
     return properties
+
+
+def connect_redis(settings: Settings) -> redis.Redis:
+    """Make the Redis client; it connects on first use."""
+    ca_file = settings.redis_ca_file or None
+    return redis_client(settings.redis_url, timeout_s=settings.redis_timeout_s, tls_ca_file=ca_file)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, TopicPartition
@@ -14,7 +14,7 @@ from stream.errors import CorruptionError, KafkaUnavailable, PoisonError
 from stream.events import ModelPublished
 from stream.wire.avro_records import decode
 from stream.wire.clients import groupless_consumer
-from stream.worker.model_table import ModelTable, Publication
+from stream.worker.model_table import ModelTable
 
 log = logging.getLogger(__name__)
 
@@ -25,18 +25,10 @@ STOP_WAIT_S: Final = 5.0
 class ModelReader:
     """Fills a ModelTable from the models topic: up to its present end at once, then as publications come."""
 
-    def __init__(
-        self,
-        configuration: Mapping[str, Any],
-        *,
-        topic: str,
-        table: ModelTable,
-        learned: Callable[[Publication], None] = lambda _publication: None,
-    ) -> None:
-        """`learned` is told of each new publication, in the reader's thread."""
+    def __init__(self, configuration: Mapping[str, Any], *, topic: str, table: ModelTable) -> None:
+        """Nothing is read yet."""
         self._topic = topic
         self._table = table
-        self._learned = learned
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._at_end = False
@@ -73,9 +65,13 @@ class ModelReader:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            message = self._consumer.poll(POLL_S)
-            if message is not None:
-                self._take(message)
+            try:
+                message = self._consumer.poll(POLL_S)
+                if message is not None:
+                    self._take(message)
+            except Exception:  # without its reader a worker would go on with yesterday's models, and nobody would know
+                log.exception("models.reader_fault")
+                time.sleep(POLL_S)
 
     def _take(self, message: Message) -> bool:
         """Learn from one record; what is no publication is logged and passed over, for it answers no decision."""
@@ -106,7 +102,6 @@ class ModelReader:
                 "epoch": publication.epoch,
             },
         )
-        self._learned(publication)
         return True
 
 

@@ -17,6 +17,28 @@ class Abandoned(Exception):
     """A stop or a rebalance ends the waiting: nothing is acked, and all of it will be read again."""
 
 
+class CalledOff:
+    """True once a stop or rebalance has gone on for `drain_s`, as far as it was asked meanwhile."""
+
+    def __init__(
+        self, suspended: Callable[[], bool], drain_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`suspended` says whether one is going on now."""
+        self._suspended = suspended
+        self._drain_s = drain_s
+        self._clock = clock
+        self._since_s: float | None = None
+
+    def __call__(self) -> bool:
+        """Ask."""
+        if not self._suspended():
+            self._since_s = None
+            return False
+        now_s = self._clock()
+        self._since_s = now_s if self._since_s is None else self._since_s
+        return now_s - self._since_s >= self._drain_s
+
+
 class Patience:
     """The waiting of one batch. Each failed try pauses twice as long as the one before, up to `pause_max_s`.
 

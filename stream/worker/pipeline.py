@@ -23,7 +23,7 @@ from stream.worker.dead_letters import dead_letter
 from stream.worker.delivery import Delivers, Output, Undeliverable
 from stream.worker.inbound import Inbound
 from stream.worker.outcomes import Answered, Approved, Outcome, Refused, Waiting
-from stream.worker.patience import Abandoned, Patience
+from stream.worker.patience import Abandoned, CalledOff, Patience
 from stream.worker.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -161,7 +161,7 @@ class Pipeline:
         patience = Patience(
             total_s=self._settings.outage_max_s,
             pause_max_s=self._settings.retry_delay_max_s,
-            abandoned=_CalledOff(self._suspended, self._settings.drain_s),
+            abandoned=CalledOff(self._suspended, self._settings.drain_s),
             told=self._tell_of_outage,
         )
         try:
@@ -281,23 +281,6 @@ class Pipeline:
     def _tell_of_outage(self, why: DependencyError, waited_s: float) -> None:
         self._counters.add("outage_pauses")
         log.warning("outage.waiting", extra={"why": str(why), "waited_s": round(waited_s, 3)})
-
-
-class _CalledOff:
-    """True once a stop or rebalance has gone on for `drain_s`."""
-
-    def __init__(self, suspended: Callable[[], bool], drain_s: float) -> None:
-        self._suspended = suspended
-        self._drain_s = drain_s
-        self._since_s: float | None = None
-
-    def __call__(self) -> bool:
-        if not self._suspended():
-            self._since_s = None
-            return False
-        now_s = time.monotonic()
-        self._since_s = now_s if self._since_s is None else self._since_s
-        return now_s - self._since_s >= self._drain_s
 
 
 def _given_up(work: Work, waiting: Waiting) -> Refused:

@@ -23,10 +23,9 @@ from stream.bundle.open import open_bundle
 from stream.errors import ConfigurationError, KafkaUnavailable
 from stream.events import ModelPublished
 from stream.wire.avro_records import encode
-from stream.wire.clients import redis_client
 from stream.wire.leaf_cache import flip_pointer, publish_bundle
 from stream.wire.times import rfc3339
-from stream.worker.connections import kafka_properties
+from stream.worker.connections import connect_redis, kafka_properties
 from stream.worker.model_reader import ModelReader
 from stream.worker.model_table import ModelTable, Publication, models_key
 from stream.worker.settings import Settings
@@ -59,7 +58,7 @@ def publish(settings: Settings, request: Request, *, progress: Progress = lambda
         published = _record(manifest, bundle_sha256, uri, request)
         properties = kafka_properties(settings)
         _refuse_other_content(read_models(settings), published)
-        client = redis_client(settings.redis_url, timeout_s=settings.redis_timeout_s)
+        client = connect_redis(settings)
         publish_bundle(client, folder, progress=progress, chunk_bytes=settings.redis_chunk_bytes)
         epoch = _announce(properties, settings, published)
         flip_pointer(client, published["model_id"], published, epoch)

@@ -15,12 +15,11 @@ from aiokafka.errors import KafkaError
 from faust.worker import Worker
 
 from stream.errors import ConfigurationError, DependencyError, KafkaUnavailable, ModelNotPublished
-from stream.wire.clients import redis_client
 from stream.wire.decision_digests import remember
 from stream.worker.app import ack, make_app, release
 from stream.worker.bundle_shelf import BundleShelf
 from stream.worker.commit_order import CommitOrder
-from stream.worker.connections import kafka_properties
+from stream.worker.connections import connect_redis, kafka_properties
 from stream.worker.counters import Counters
 from stream.worker.dead_letters import SOFTWARE_VERSION
 from stream.worker.delivery import KafkaDelivery
@@ -58,7 +57,7 @@ class WorkerProcess:
         """Make what needs no connection."""
         self._settings = settings
         self._properties = kafka_properties(settings)
-        self._client = redis_client(settings.redis_url, timeout_s=settings.redis_timeout_s)
+        self._client = connect_redis(settings)
         self._counters = Counters()
         self._table = ModelTable()
         self._failure: BaseException | None = None

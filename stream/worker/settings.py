@@ -96,6 +96,9 @@ class Settings:
     redis_url: Annotated[str, About("Redis: redis://, rediss:// (TLS) or unix://", check=_redis_url)] = (
         "redis://127.0.0.1:6379/0"
     )
+    redis_ca_file: Annotated[
+        str, About("PEM file of the authorities behind Redis' certificate; none: the system's", check=_readable_file)
+    ] = ""
     redis_timeout_s: Annotated[float, About("longest wait for one answer of Redis", low=0.1, high=60)] = 5.0
 
     group: Annotated[str, About("consumer group of the workers", check=_topic_name)] = "coach-stream"

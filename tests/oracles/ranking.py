@@ -8,7 +8,7 @@ from collections.abc import Sequence
 MUTABLE, INCREASE_ONLY, DECREASE_ONLY, IMMUTABLE = "mutable", "increase_only", "decrease_only", "immutable"
 
 
-def score(
+def score(  # noqa: PLR0913, PLR0917  (the columns of one table, in order)
     phi_query: Sequence[float],
     phi_comparator: Sequence[float],
     same_leaf: Sequence[bool],

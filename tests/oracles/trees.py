@@ -35,7 +35,8 @@ def trees_of(booster: Any) -> list[Tree]:
 
 
 def _from_lightgbm(root: Any) -> Tree:
-    tree, stack = Tree(), [(root, ())]
+    tree = Tree()
+    stack: list[tuple[Any, tuple[Step, ...]]] = [(root, ())]
     while stack:
         node, path = stack.pop()
         if "leaf_value" in node:
@@ -48,7 +49,8 @@ def _from_lightgbm(root: Any) -> Tree:
 
 
 def _from_xgboost(saved: Any) -> Tree:
-    tree, stack = Tree(), [(0, ())]
+    tree = Tree()
+    stack: list[tuple[int, tuple[Step, ...]]] = [(0, ())]
     while stack:
         node, path = stack.pop()
         number = float(np.float32(saved["split_conditions"][node]))

@@ -84,12 +84,12 @@ def two_of_different_features(body: Json) -> tuple[int, int]:
     return 0, next(k for k, name in enumerate(names) if name != names[0])
 
 
-def bump(path: Callable[[Json], Json], key: str, amount: int = 1) -> Callable[[Json, Json], None]:
-    """Add to a decimal string somewhere in the body."""
+def bump(path: Callable[[Json], Json], key: str | int) -> Callable[[Json, Json], None]:
+    """Add one to a decimal string somewhere in the body."""
 
     def change(body: Json, _: Json) -> None:
         at = path(body)
-        at[key] = add(at[key], amount)
+        at[key] = add(at[key], 1)
 
     return change
 
@@ -248,11 +248,11 @@ SPOILT: dict[str, tuple[Callable[[Json, Json], None], str]] = {
         "reasons ledger: feature rows do not sum",
     ),
     "a tree's contribution": (
-        bump(lambda b: comparator(b)["trees"]["contribution"], 0),  # type: ignore[arg-type]  (a list, by place)
+        bump(lambda b: comparator(b)["trees"]["contribution"], 0),
         "tree rows do not sum",
     ),
     "a tree's contribution in the reasons ledger": (
-        bump(lambda b: b["reasons_ledger"]["trees"]["contribution"], 0),  # type: ignore[arg-type]
+        bump(lambda b: b["reasons_ledger"]["trees"]["contribution"], 0),
         "reasons ledger: tree rows do not sum",
     ),
     "a comparator's gap": (bump(comparator, "margin_gap"), "do not sum to the gap"),
@@ -328,7 +328,10 @@ SPOILT: dict[str, tuple[Callable[[Json, Json], None], str]] = {
     "an action that changes nothing": (stay, "changes nothing"),
     "a target without one of its actions": (drop_from_target, "names features that no action moves"),
     "who decided": (decided("decision_id", "d-1"), "recommendation_id is not the hash"),
-    "a decided feature": (lambda b, _: b["decision"]["features"].update(region=9.0), "recommendation_id is not the hash"),
+    "a decided feature": (
+        lambda b, _: b["decision"]["features"].update(region=9.0),
+        "recommendation_id is not the hash",
+    ),
     "a claimed margin": (decided("margin", 0.1), "claimed margin is not the published one"),
     "a claim too large for float32": (decided("margin", 1e300), "claimed margin is not the published one"),
     "a claim that is a text": (decided("margin", "x"), "shape of an audit record"),
@@ -344,7 +347,10 @@ SPOILT: dict[str, tuple[Callable[[Json, Json], None], str]] = {
     "a reason of one record": (tell(lambda t: t["reasons"][0], "text", "because"), "reasons are not those"),
     "no tiers in one record": (tell(lambda t: t, "tiers", []), "does not have the tiers"),
     "an action's goal": (other_action, "actions are not the audited target"),
-    "an action's start": (lambda _, t: first_action(t).update({"from": 0.123}), "does not start from the decided value"),
+    "an action's start": (
+        lambda _, t: first_action(t).update({"from": 0.123}),
+        "does not start from the decided value",
+    ),
     "an action's contribution": (
         lambda _, t: first_action(t).update(contribution=add(first_action(t)["contribution"], 1)),
         "contribution of",

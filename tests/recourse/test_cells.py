@@ -18,7 +18,7 @@ SMALL = recipes.filter(lambda r: r.trees <= 7 and r.depth <= 4)
 
 
 @pytest.mark.parametrize("train", [xgboost_model, lightgbm_model])
-@settings(max_examples=15)
+@settings(max_examples=7)
 @given(recipe=SMALL, seed=st.integers(0, 2**32 - 1))
 def test_rows_of_the_same_cells_reach_the_same_leaves(train: Any, recipe: Recipe, seed: int) -> None:
     """Given rows on every threshold and one ulp to each side, when grouped by their cells, then a group has one leaf vector."""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -42,7 +43,7 @@ def rules_of(*rules: FeatureRule) -> FeatureRules:
     return FeatureRules(rules=rules, index={r.name: j for j, r in enumerate(rules)}, codes=codes)
 
 
-def pool(columns: list[list[float]]) -> LeafMatrix:
+def pool(columns: Sequence[Sequence[float]]) -> LeafMatrix:
     """A leaf matrix of which only medians, scales and the categories seen matter here."""
     seen = [np.unique([x for x in column if not math.isnan(x)], return_counts=True) for column in columns]
     return LeafMatrix(
@@ -69,17 +70,21 @@ class Place:
     dtype: Any
 
     def cells(self) -> Cells:
+        """The code under test on these thresholds."""
         own = np.array(self.thresholds, self.dtype)
         return Cells(thresholds=(own,), threshold_is_low=self.operator == "<", dtype=np.dtype(self.dtype))
 
     def cell(self, value: float) -> int:
+        """The cell that a value is in."""
         return int(self.cell_each(np.array(value)))
 
     def cell_each(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+        """The cells that values are in, by the oracle."""
         found: npt.NDArray[np.int64] = cell_of(values, self.thresholds, self.dtype, self.operator)
         return found
 
-    def reach(self, own: float, seen: list[float]) -> Reach:
+    def reach(self, own: float, seen: Sequence[float]) -> Reach:
+        """The moves of a person with `own`, among a pool in which these values were seen."""
         rules, cells, matrix = rules_of(self.rule), self.cells(), pool([seen])
         row = np.array([own])
         return reach_of(
@@ -145,7 +150,7 @@ def places(draw: st.DrawFn, *, stepped: bool) -> Place:
 own_values = st.just(math.nan) | halves(-30, 30) | st.floats(-30, 30) | st.sampled_from([-9.0, -8.0, -0.0])
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(place=places(stepped=True), own=own_values, median=halves(-25, 25))
 def test_a_landing_is_the_nearest_point_of_the_grid(place: Place, own: float, median: float) -> None:
     """Given a step, when moving to any cell, then the target is its permitted grid point nearest to the person's own value."""
@@ -154,7 +159,7 @@ def test_a_landing_is_the_nearest_point_of_the_grid(place: Place, own: float, me
         assert repr(to) == repr(expected(place, own, cell, candidates, median))
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(place=places(stepped=False), own=own_values, median=halves(-25, 25))
 def test_a_landing_without_a_step_is_the_nearest_number_of_the_model(place: Place, own: float, median: float) -> None:
     """Given no step, when every number of a 16-bit model is tried, then none permitted is nearer than the target."""
@@ -211,7 +216,7 @@ def test_a_cell_of_nothing_but_sentinels_is_out_of_reach() -> None:
 # --- categories ----------------------------------------------------------------------------------------------------
 
 
-def category(seen: list[float], thresholds: tuple[float, ...], own: float, cell: int, **settings: Any) -> float:
+def category(seen: Sequence[float], thresholds: tuple[float, ...], own: float, cell: int, **settings: Any) -> float:
     place = Place(rule=rule(type="category", **settings), thresholds=thresholds, operator="<", dtype=np.float32)
     return float(place.reach(own, seen).project(np.array([[cell]], np.int32))[0, 0])
 
@@ -257,6 +262,7 @@ class Person:
     overrides: dict[str, str]
 
     def reach(self) -> Reach:
+        """All moves open to the person."""
         matrix = pool([[0.0, 1.0, 1.0, 4.0]] * len(self.row))
         return reach_of(
             self.rules,
@@ -289,7 +295,7 @@ def people(draw: st.DrawFn) -> Person:
     return Person(rules=rules, cells=cells, row=row, others=np.array(others, np.int32), overrides=overrides)
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(person=people())
 def test_no_move_breaks_its_label(person: Person) -> None:
     """Given any rules and overrides, when projected, then each move is permitted, in range, on the step, finite, in the comparator's cell."""
@@ -312,7 +318,7 @@ def test_no_move_breaks_its_label(person: Person) -> None:
                 assert (Decimal(repr(to)) - origin) % Decimal(repr(r.step)) == 0
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(person=people())
 def test_an_immutable_feature_keeps_its_bits(person: Person) -> None:
     """Given immutable features, by rule or override, when projected, then they hold the row's own bits, -0.0 and NaN too."""
@@ -321,7 +327,7 @@ def test_an_immutable_feature_keeps_its_bits(person: Person) -> None:
     assert targets[:, fixed].tobytes() == np.repeat(person.row[None, fixed], len(targets), axis=0).tobytes()
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(person=people())
 def test_a_group_moves_whole_or_not_at_all(person: Person) -> None:
     """Given groups, when projected, then each has reached the comparator's cells in all its features, or has not moved."""
@@ -336,7 +342,7 @@ def test_a_group_moves_whole_or_not_at_all(person: Person) -> None:
             assert not (moved[members] & (own == other)[members]).any()
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(person=people())
 def test_what_stays_has_a_reason_and_what_moves_has_none(person: Person) -> None:
     """Given any comparator, why_not() names a reason for each feature that wanted to move and stayed, and for no other."""

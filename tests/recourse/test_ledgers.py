@@ -29,7 +29,8 @@ def comparator_of(shop: Lender, reference: str) -> Rows:
         hmac.new(shop.reference_key, b"comparator %d" % i, hashlib.sha256).digest()[:16].hex(): i
         for i in range(len(shop.pool))
     }
-    return shop.pool[named[reference]]
+    person: Rows = shop.pool[named[reference]]
+    return person
 
 
 def sides(shop: Lender, body: AuditBody) -> list[tuple[Ledger, Rows]]:
@@ -47,7 +48,7 @@ def total(trees: list[Tree], leaves: list[int]) -> Fraction:
 
 
 @PAIRS
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(place=st.integers(0, 100))
 def test_every_tree_that_differs_is_there_with_its_exact_difference(
     library: Library, approve: Approve, place: int
@@ -70,7 +71,7 @@ def test_every_tree_that_differs_is_there_with_its_exact_difference(
 
 
 @PAIRS
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(place=st.integers(0, 100))
 def test_a_feature_carries_its_decisive_splits(library: Library, approve: Approve, place: int) -> None:
     """Given a ledger, each tree goes to the split where the library's two ways part, and a feature's row sums its trees."""
@@ -95,12 +96,14 @@ def test_a_feature_carries_its_decisive_splits(library: Library, approve: Approv
         }
         for f in ledger["features"]:
             names = [splits["feature"][s] for s in trees["split"]]
-            held = [splits["threshold"][s] for s, name in zip(trees["split"], names, strict=True) if name == f["feature"]]
+            held = [
+                splits["threshold"][s] for s, name in zip(trees["split"], names, strict=True) if name == f["feature"]
+            ]
             assert f["binding_threshold"] in held
 
 
 @PAIRS
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(place=st.integers(0, 100))
 def test_rows_sum_to_the_gap_exactly(library: Library, approve: Approve, place: int) -> None:
     """Given a ledger, features and trees sum to the gap, which is the exact difference of the two sums of leaf values."""
@@ -121,7 +124,7 @@ def test_rows_sum_to_the_gap_exactly(library: Library, approve: Approve, place: 
 
 
 @PAIRS
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(place=st.integers(0, 100))
 def test_a_solo_shift_is_what_the_library_gives_for_that_feature_alone(
     library: Library, approve: Approve, place: int

@@ -90,7 +90,7 @@ def test_no_value_of_the_pool_is_told(library: Library, approve: Approve) -> Non
     told = {float(x) for x in shop.pool[:, written].ravel() if not np.isnan(x)}
     assert len(told) > 500
     thresholds = {float(t) for j in written for t in shop.model.forest.thresholds(j)}
-    for row, answered in zip(shop.declined(60), shop.answers(60), strict=True):
+    for row, answered in zip(shop.declined(30), shop.answers(30), strict=True):
         own = set(row.tolist())
         sent = set(numbers([answered.recommendation, answered.body["tiers"]]))
         assert not (sent & told) - own - thresholds

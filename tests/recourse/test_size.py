@@ -48,7 +48,7 @@ def bound(shop: Lender, decision_bytes: int) -> int:
 
 
 @PAIRS
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(
     place=st.integers(0, 239),
     identifier=st.text("aé€", min_size=1, max_size=256),

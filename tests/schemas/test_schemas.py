@@ -291,7 +291,7 @@ def test_a_schema_that_cannot_read_older_records_is_refused(before: Any, after: 
 
 def test_a_new_field_without_a_default_is_refused() -> None:
     """Given a new field without a default, when the reader is made, then it says which field."""
-    with pytest.raises(ConfigurationError, match="cannot read what a made-up schema wrote: .*field"):
+    with pytest.raises(ConfigurationError, match=r"cannot read what a made-up schema wrote: .*field"):
         reader_between(_record(), _record({"name": "field", "type": "int"}))
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from stream.recourse.answer import Answer, answer
-from tests.wire.varints import varint
 from stream.wire.avro_records import encode
 from stream.wire.schema_files import RecordName, current_schemas
 from tests.recourse.lenders import lender
 from tests.schemas.example_files import EXAMPLES, read_good
+from tests.wire.varints import varint
 
 WIDTH = 120
 TIME = "2026-11-27T10:15:00.250Z"

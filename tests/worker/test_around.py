@@ -1,0 +1,146 @@
+"""The smaller parts of the worker: holding messages, dead letters, the log, /metrics, topics' verdicts."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+import urllib.request
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from faust.types import TP
+from faust.types.tuples import ConsumerMessage, Message
+
+from stream.errors import ConfigurationError, MalformedRecord
+from stream.wire.avro_records import decode
+from stream.worker.app import OURS, make_app
+from stream.worker.counters import Counters
+from stream.worker.dead_letters import MESSAGE_CHARACTERS_MAX, REDRIVE_HEADER, dead_letter
+from stream.worker.health import HealthServer
+from stream.worker.inbound import Inbound
+from stream.worker.logs import JsonLines
+from stream.worker.settings import DEAD_LETTER_MARGIN_BYTES, Settings
+from stream.worker.topics import AUDIT_RETENTION_MS, DAY_MS, topic_specs
+from tests.kafka.brokers import free_ports
+from tests.worker.fakes import inbound
+
+
+class FaustConsumer:
+    """Faust's consumer as far as acking goes."""
+
+    def __init__(self) -> None:
+        self.acked: list[int] = []
+
+    def ack(self, message: Message) -> bool:
+        """Remember what became safe to commit."""
+        self.acked.append(message.offset)
+        return True
+
+
+def test_a_message_that_faust_skips_does_not_become_safe_to_commit() -> None:
+    """Given a message that the stream skips because a rebalance began, which Faust acks by itself, when it does so, then the message is not safe to commit; only our own ack makes it so."""
+
+    async def story() -> None:
+        async def take(_record: Inbound) -> None:
+            """Never called."""
+
+        app = make_app(Settings(), take)
+        app.finalize()
+        (topic,) = [agent.channel for agent in app.agents.values()]
+        consumer: Any = FaustConsumer()
+        skipped, settled = message(5), message(6)
+        for one in (skipped, settled):
+            one.incref(1)  # as Faust's conductor does for each channel
+            event = await topic.decode(one, propagate=True)
+            assert (event.key, event.value) == (None, None)
+        skipped.ack(consumer)  # what Faust does with a skipped one
+        assert consumer.acked == []
+        settled.ack(consumer, OURS)
+        assert consumer.acked == [6]
+
+    asyncio.run(story())
+
+
+def message(offset: int) -> ConsumerMessage:
+    return ConsumerMessage(
+        "decisions", 0, offset, 1.0, 0, [], None, None, None, 0, 0, TP("decisions", 0), generation_id=1
+    )
+
+
+def test_a_dead_letter_is_bounded_and_names_its_redrive() -> None:
+    """Given an error with an endless message on a redriven record of the largest size, when the letter is written, then its message is cut, it fits the margin, and it names the redrive."""
+    settings = Settings()
+    record = inbound(1, value=b"x" * settings.decision_bytes_max)
+    redriven = Inbound(
+        key=record.key, value=record.value, headers=((REDRIVE_HEADER, b"r-7"),), topic="decisions", partition=0,
+        offset=1, timestamp_ms=None, first_seen_ms=2_000,
+    )  # fmt: skip
+    letter = dead_letter(redriven, MalformedRecord("why " * 9_000), topic="dlq", attempts=3, now_ms=1_000)
+    assert len(letter.value) <= settings.decision_bytes_max + DEAD_LETTER_MARGIN_BYTES
+    read = decode(letter.value)[1]
+    assert len(read["message"]) == MESSAGE_CHARACTERS_MAX
+    assert (read["redrive_id"], read["timestamp"], read["attempts"]) == ("r-7", None, 3)
+    assert read["last_seen"] >= read["first_seen"]
+
+
+def test_a_log_line_is_one_json_object() -> None:
+    """Given a record with extra fields, when it is logged, then it is one line of JSON with time, level, event and the fields."""
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonLines())
+    logger = logging.getLogger("stream.test_of_the_log")
+    logger.addHandler(handler)
+    logger.setLevel("INFO")
+    logger.info("decision.ended", extra={"decision_id": "d-1\n", "elapsed_us": 913})
+    (line,) = stream.getvalue().splitlines()
+    read = json.loads(line)
+    assert (read["event"], read["decision_id"], read["elapsed_us"], read["level"]) == (
+        "decision.ended", "d-1\n", 913, "INFO",
+    )  # fmt: skip
+    assert read["time"].endswith("Z")
+
+
+def test_metrics_and_health_are_served() -> None:
+    """Given counts, when /metrics, /health, /ready and another path are asked for, then each answers as it should."""
+    counters = Counters()
+    counters.add("decisions_answered", 3, "ok")
+    (port,) = free_ports(1)
+    ready = [False]
+    server = HealthServer(port, counters=counters, gauges=lambda: {"parked": 2}, ready=lambda: ready[0])
+    server.start()
+    try:
+        assert 'coach_decisions_answered_total{status="ok"} 3' in get(port, "/metrics")[1]
+        assert "coach_parked 2" in get(port, "/metrics")[1]
+        assert get(port, "/health")[0] == 200
+        assert get(port, "/ready")[0] == 503
+        ready[0] = True
+        assert get(port, "/ready")[0] == 200
+        assert get(port, "/other")[0] == 404
+        with pytest.raises(ConfigurationError, match=f"COACH_METRICS_PORT={port}"):
+            HealthServer(port, counters=counters, gauges=dict, ready=lambda: True)
+    finally:
+        server.stop()
+
+
+def get(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_the_topics_keep_what_the_law_and_the_design_ask_for() -> None:
+    """Given the default settings, when the topics are specified, then audit keeps 25 months, models is compacted with one partition, and dead letters may be larger than decisions."""
+    specs = {one.name: one for one in topic_specs(Settings())}
+    configurations: Mapping[str, Mapping[str, str]] = {name: one.configuration for name, one in specs.items()}
+    assert AUDIT_RETENTION_MS >= 25 * 31 * DAY_MS
+    assert int(configurations["audit"]["retention.ms"]) == AUDIT_RETENTION_MS
+    assert (specs["models"].partitions, configurations["models"]["cleanup.policy"]) == (1, "compact")
+    sizes = {name: int(one["max.message.bytes"]) for name, one in configurations.items()}
+    assert sizes["decisions.dlq"] > sizes["decisions"]
+    assert sizes["audit"] > sizes["decisions"]

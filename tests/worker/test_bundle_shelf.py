@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import redis
+
+from stream.bundle.manifest import read_manifest
+from stream.demo.embedded_redis import EmbeddedRedis
+from stream.errors import BundleUnavailable, ModelNotPublished
+from stream.events import ModelPublished
+from stream.wire.clients import redis_client
+from stream.wire.leaf_cache import holds_bundle, publish_bundle
+from stream.worker.bundle_shelf import BundleShelf
+from tests.service.lender import Lender, toy_lender
+from tests.worker.test_model_table import published
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Lender:
+    """The small lender."""
+    return toy_lender(tmp_path_factory.mktemp("toy"))
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[EmbeddedRedis]:
+    """One Redis for the module."""
+    with EmbeddedRedis() as running:
+        yield running
+
+
+@pytest.fixture
+def client(server: EmbeddedRedis) -> redis.Redis:
+    """An empty Redis."""
+    found = redis_client(server.url, timeout_s=2)
+    found.flushall()
+    return found
+
+
+def publication(lender: Lender, **changes: Any) -> ModelPublished:
+    manifest, digest = read_manifest(lender.bundle)
+    record = published(manifest["revision"], "2026-01-01T00:00:00Z", version=lender.version, sha256=digest)
+    record["model_id"], record["bundle_uri"] = lender.name, lender.bundle.as_uri()
+    return cast("ModelPublished", record | changes)
+
+
+def test_a_bundle_comes_from_the_nearest_place_and_fills_the_ones_on_the_way(
+    toy: Lender, client: redis.Redis, tmp_path: Path
+) -> None:
+    """Given a bundle at its URI alone, when it is asked for, then it comes from there and fills Redis; the next host gets it from Redis, and a second worker of one host from its disk."""
+    record = publication(toy)
+    origins = []
+    for folder in ("host-a", "host-b", "host-b"):
+        shelf = BundleShelf(tmp_path / folder, client, models_max=2)
+        assert shelf.model(record).identity["bundle_sha256"] == record["bundle_sha256"]
+        shelf.model(record)
+        origins.append([name for name, count in shelf.loaded.items() if count])
+    assert origins == [["memory", "uri"], ["memory", "redis"], ["memory", "disk"]]
+    assert holds_bundle(client, record["bundle_sha256"])
+    assert not list((tmp_path / "host-a").glob("fetching-*"))
+
+
+def test_a_damaged_copy_is_kept_aside_and_replaced(toy: Lender, client: redis.Redis, tmp_path: Path) -> None:
+    """Given a local copy with one byte changed, when it is opened, then it is kept as evidence under another name, and a whole one is fetched."""
+    record = publication(toy)
+    BundleShelf(tmp_path, client, models_max=2).model(record)
+    damaged = tmp_path / record["bundle_sha256"] / "features.toml"
+    damaged.write_text(damaged.read_text() + "\n# changed\n")
+    shelf = BundleShelf(tmp_path, client, models_max=2)
+    shelf.model(record)
+    assert shelf.loaded["redis"] == 1
+    (aside,) = tmp_path.glob("damaged-*")
+    assert (aside / "features.toml").read_text().endswith("# changed\n")
+
+
+def test_without_redis_and_uri_everything_waits(toy: Lender, client: redis.Redis, tmp_path: Path) -> None:
+    """Given neither Redis nor the URI has it, when asked for, then it is BundleUnavailable; with a local copy neither is needed."""
+    away = publication(toy, bundle_uri=(tmp_path / "nowhere").as_uri())
+    nobody = redis_client("redis://127.0.0.1:1/0", timeout_s=0.2)
+    with pytest.raises(BundleUnavailable, match="not in Redis, and the bundle at"):
+        BundleShelf(tmp_path / "a", client, models_max=2).model(away)
+    with pytest.raises(BundleUnavailable):
+        BundleShelf(tmp_path / "a", nobody, models_max=2).model(away)
+    shutil.copytree(toy.bundle, tmp_path / "a" / away["bundle_sha256"])
+    held = BundleShelf(tmp_path / "a", nobody, models_max=2).model(away)
+    assert held.identity["bundle_sha256"] == away["bundle_sha256"]
+
+
+def test_another_bundle_at_the_uri_concerns_its_own_decisions_alone(
+    toy: Lender, client: redis.Redis, tmp_path: Path
+) -> None:
+    """Given another bundle at the URI than was published, or one of another name, when asked for, then it is ModelNotPublished, which makes its decisions wait and nobody else's, and it is not fetched again at once."""
+    other = toy_lender(tmp_path / "other", seed=5)
+    swapped = publication(toy, bundle_uri=other.bundle.as_uri())
+    shelf = BundleShelf(tmp_path / "shelf", client, models_max=2)
+    for _ in range(2):
+        with pytest.raises(ModelNotPublished, match="publish it again; then redrive"):
+            shelf.model(swapped)
+    with pytest.raises(ModelNotPublished, match="says that it is"):
+        shelf.model(publication(toy, model_id="somebody-else"))
+
+
+def test_only_the_last_bundles_stay_open(toy: Lender, client: redis.Redis, tmp_path: Path) -> None:
+    """Given room for one open bundle, when two take turns, then each is opened anew from disk and answers stay right."""
+    other = toy_lender(tmp_path / "other", version="other", seed=5)
+    for lender in (toy, other):
+        publish_bundle(client, lender.bundle)
+    shelf = BundleShelf(tmp_path / "shelf", client, models_max=1)
+    for lender in (toy, other, toy, other):
+        assert shelf.model(publication(lender)).identity["model_version"] == lender.version
+    assert shelf.loaded == {"memory": 0, "disk": 2, "redis": 2, "uri": 0}
+    assert json.loads((other.bundle / "manifest.json").read_text())["model_version"] == "other"

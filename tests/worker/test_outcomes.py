@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from stream.bundle.open import open_bundle
+from stream.errors import BundleUnavailable, CorruptionError
+from stream.events import ModelPublished
+from stream.recourse.model import PublishedModel
+from stream.wire.avro_records import decode, encode
+from stream.wire.decisions import decision_dict, read_decision
+from stream.worker.inbound import Inbound
+from stream.worker.model_table import ModelTable
+from stream.worker.outcomes import Answered, Answerer, Approved, Limits, Outcome, Refused, Waiting
+from tests.service.lender import Lender, toy_lender
+from tests.worker.fakes import inbound
+from tests.worker.test_model_table import published
+
+
+class Memory:
+    """Remembers digests as Redis does: the first content wins."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, bytes] = {}
+
+    def __call__(self, decisions: Sequence[tuple[str, bytes]]) -> list[bool]:
+        """True for a conflict."""
+        return [self.seen.setdefault(name, digest) != digest for name, digest in decisions]
+
+
+class Models:
+    """Opens one model, or fails as it is told."""
+
+    def __init__(self, model: PublishedModel) -> None:
+        self.model_there = model
+        self.failure: Exception | None = None
+
+    def model(self, published: ModelPublished) -> PublishedModel:  # noqa: ARG002 - the interface
+        """See `OpensModels`."""
+        if self.failure is not None:
+            raise self.failure
+        return self.model_there
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Lender:
+    """The small lender."""
+    return toy_lender(tmp_path_factory.mktemp("toy"))
+
+
+@pytest.fixture
+def models(toy: Lender) -> Models:
+    """Its model."""
+    return Models(open_bundle(Path(toy.bundle)))
+
+
+def answerer(models: Models, memory: Memory | None = None, **limits: int) -> Answerer:
+    table = ModelTable()
+    record = published(1, "2026-01-01T00:00:00Z", version="2026-10")
+    record["model_id"] = "toy"
+    table.learn(record, 0)
+    sizes = {"audit": 1 << 20, "recommendation": 1 << 20} | limits
+    return Answerer(table=table, models=models, remember=memory or Memory(), limits=Limits(**sizes))
+
+
+def read(decision: dict[str, Any], offset: int = 0) -> Inbound:
+    return inbound(offset, value=orjson.dumps(decision))
+
+
+def only(here: Answerer, record: Inbound) -> Outcome:
+    (outcome,) = here.outcomes([record], budget_s=60)
+    return outcome
+
+
+def test_the_same_decision_gives_the_same_bytes_wherever_it_was_read(toy: Lender, models: Models) -> None:
+    """Given one decision as JSON and as Avro at two offsets, when answered, then recommendation and audit body are equal byte for byte, and only the envelopes differ."""
+    decision = toy.decision(toy.declined(1)[0])
+    avro = encode("Decision", decision_dict(read_decision(orjson.dumps(decision))))
+    first, second = only(answerer(models), read(decision, 3)), only(answerer(models), inbound(9, value=avro))
+    assert isinstance(first, Answered)
+    assert isinstance(second, Answered)
+    assert first.recommendation == second.recommendation
+    audits = [decode(one.audit)[1] for one in (first, second)]
+    assert audits[0]["body"] == audits[1]["body"]
+    assert audits[0]["body_sha256"] == audits[1]["body_sha256"]
+    assert [one["envelope"]["source"]["offset"] for one in audits] == [3, 9]
+
+
+def test_a_decision_id_with_other_content_is_a_conflict_and_the_first_wins(toy: Lender, models: Models) -> None:
+    """Given one id with two contents, in one batch and later again, when answered, then the first content is answered each time, and the other is refused each time."""
+    here = answerer(models)
+    first = toy.decision(toy.declined(1)[0])
+    other = first | {"product": "another"}
+    outcomes = here.outcomes([read(first), read(other), read(first)], budget_s=60)
+    assert [type(one) for one in outcomes] == [Answered, Refused, Answered]
+    assert [type(one) for one in here.outcomes([read(other), read(first)], budget_s=60)] == [Refused, Answered]
+    assert isinstance(outcomes[1], Refused)
+    assert outcomes[1].error.reason == "DecisionConflict"
+
+
+def test_a_decision_corrected_after_a_mistake_is_no_conflict(toy: Lender, models: Models) -> None:
+    """Given a decision that lacked a feature, when it is sent again with it under the same id, then it is answered."""
+    here = answerer(models)
+    whole = toy.decision(toy.declined(1)[0])
+    broken = whole | {"features": {}}
+    assert isinstance(only(here, read(broken)), Refused)
+    assert isinstance(only(here, read(whole)), Answered)
+
+
+def test_an_approved_decision_needs_no_model(toy: Lender, models: Models) -> None:
+    """Given an approved decision of an unpublished version, when read, then it is counted and not waited for; a broken one is refused."""
+    decision = toy.decision(0, outcome="approved", model_version="nobody")
+    assert isinstance(only(answerer(models), read(decision)), Approved)
+    assert isinstance(only(answerer(models), read(decision | {"event_time": "today"})), Refused)
+
+
+def test_an_unpublished_version_waits(toy: Lender, models: Models) -> None:
+    """Given a declined decision of an unpublished version, when read, then it waits, and its id is not remembered yet."""
+    memory = Memory()
+    outcome = only(answerer(models, memory), read(toy.decision(toy.declined(1)[0], model_version="nobody")))
+    assert isinstance(outcome, Waiting)
+    assert (outcome.model_id, outcome.model_version) == ("toy", "nobody")
+    assert memory.seen == {}
+
+
+@pytest.mark.parametrize("record", ["audit", "recommendation"])
+def test_a_record_over_its_topics_limit_is_refused_before_it_is_sent(toy: Lender, models: Models, record: str) -> None:
+    """Given a limit that the record does not fit, when answered, then the refusal names the record, both sizes and the setting."""
+    outcome = only(answerer(models, None, **{record: 500}), read(toy.decision(toy.declined(1)[0])))
+    assert isinstance(outcome, Refused)
+    assert (outcome.error.reason, outcome.error.stage) == ("RecordTooLarge", "encode")
+    assert f"COACH_{record.upper()}_BYTES_MAX" in str(outcome.error)
+
+
+def test_a_fault_of_ours_is_a_retryable_refusal_without_its_text(toy: Lender, models: Models) -> None:
+    """Given a fault that nobody expected, with a feature value in its text, when it comes up, then the refusal names kind and place, and not the text."""
+    models.failure = KeyError("salary 1234.5")
+    outcome = only(answerer(models), read(toy.decision(toy.declined(1)[0])))
+    assert isinstance(outcome, Refused)
+    assert (outcome.error.reason, outcome.error.retryable) == ("UnexpectedFault", True)
+    assert "KeyError at test_outcomes.py" in str(outcome.error)
+    assert "1234" not in str(outcome.error)
+
+
+@pytest.mark.parametrize("failure", [BundleUnavailable("away"), CorruptionError("sums differ")])
+def test_what_concerns_everyone_is_raised(toy: Lender, models: Models, failure: Exception) -> None:
+    """Given a dependency that is away, or two of our own numbers that disagree, when it comes up, then it is raised, and nothing is remembered."""
+    memory = Memory()
+    models.failure = failure
+    records = [read(toy.decision(number)) for number in toy.declined(3)]
+    with pytest.raises(type(failure)):
+        answerer(models, memory).outcomes(records, budget_s=60)
+    assert memory.seen == {}
+
+
+def test_a_batch_ends_with_its_budget(toy: Lender, models: Models) -> None:
+    """Given no time at all, when a batch is answered, then one decision is."""
+    records = [read(toy.decision(number)) for number in toy.declined(3)]
+    assert len(answerer(models).outcomes(records, budget_s=0)) == 1
