@@ -77,6 +77,6 @@ def figures(account: Account, heard: Heard, faults: int, worker_log: str) -> lis
         f"audit records       {len(account.audits):,}, each verified without the model: {faults} faults",
         f"dead letters        {len(account.dead_letters):,}; read twice {heard.duplicates:,}",
         f"decision to answer  {in_milliseconds(list(heard.answered_after_s.values()))}",
-        "                    (of it up to 1.5 s because the embedded broker lets an idle reader wait; Kafka itself does not)",
+        "                    (of it up to 0.1 s because the embedded broker lets an idle reader wait; Kafka itself does not)",
         f"worker's own time   {in_milliseconds(own_times_s(worker_log))} a declined decision",
     ]

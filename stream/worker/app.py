@@ -18,7 +18,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
+import aiokafka
 import faust
+from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 from faust.types import EventT, StreamT
 from faust.types.tuples import Message
 
@@ -31,8 +33,34 @@ Event: TypeAlias = "EventT[bytes]"
 
 HEARTBEATS_PER_SESSION: Final = 3
 POLL_INTERVAL_MIN_S: Final = 1_000.0
+FETCH_WAIT_MS: Final = 100
 BUFFERED_MAX: Final = 1_024  # events between Faust's fetcher and the agent
 OURS: Final = 2  # references to a message that we give back: the channel's, and the one of RawSchema
+
+
+class PromptThread(AIOKafkaConsumerThread):
+    """Faust's consumer with a shorter long poll: Faust fixes it at 1.5 s, and a broker may sit out all of it.
+
+    Apache Kafka answers as soon as there is a record; the embedded broker does not.
+    """
+
+    def _create_worker_consumer(self, transport: Transport) -> aiokafka.AIOKafkaConsumer:
+        consumer = super()._create_worker_consumer(transport)
+        consumer._fetch_max_wait_ms = FETCH_WAIT_MS  # noqa: SLF001 - aiokafka reads it when it starts; Faust has no setting
+        return consumer
+
+
+class PromptConsumer(Consumer):
+    """Runs on a PromptThread."""
+
+    def _new_consumer_thread(self) -> AIOKafkaConsumerThread:
+        return PromptThread(self, loop=self.loop, beacon=self.beacon)
+
+
+class PromptTransport(Transport):
+    """Consumes with a PromptConsumer."""
+
+    Consumer = PromptConsumer
 
 
 class RawSchema(faust.Schema[bytes, bytes]):
@@ -72,6 +100,7 @@ def make_app(
         web_enabled=False,
         datadir=datadir or Path(tempfile.gettempdir()) / "coach-stream-faust",
     )
+    app.transport = PromptTransport(app.conf.broker_consumer, app)
     decisions = app.topic(settings.topic_decisions, schema=RawSchema())
 
     async def answer_decisions(stream: StreamT[bytes]) -> AsyncIterator[int]:

@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 
 POLL_S: Final = 0.2
 STOP_WAIT_S: Final = 5.0
+FETCH_WAIT_MS: Final = 100  # the end of the topic shows only when an empty fetch comes back
 
 
 class ModelReader:
@@ -33,7 +34,7 @@ class ModelReader:
         self._thread: threading.Thread | None = None
         self._at_end = False
         self.refused = 0  # records of the topic that are no publication
-        self._consumer = groupless_consumer(configuration)
+        self._consumer = groupless_consumer({"fetch.wait.max.ms": FETCH_WAIT_MS, **configuration})
 
     def read_to_end(self, timeout_s: float) -> int:
         """Read from the beginning to the end that the topic has now; return how many records were read.

@@ -50,6 +50,7 @@ class Work:
     record: Inbound
     tries: int = 0
     parked_at_s: float | None = None
+    models_seen: int = -1  # how much was published when it was tried last
     overdue: bool = False
 
 
@@ -84,7 +85,7 @@ class Pipeline:
         self._generation = generation
         self._suspended = suspended
         self._models_changes = models_changes
-        self._models_seen = 0
+        self._ended = False
         self._fresh: deque[Work] = deque()
         self._parked: deque[Work] = deque()
         self._arrived = asyncio.Event()
@@ -95,6 +96,8 @@ class Pipeline:
         self._counters.add("decisions_read")
         self._fresh.append(Work(self._order.add(record), record))
         self._arrived.set()
+        if self._ended:
+            self._let_go()
         while self._full():
             self._room.clear()
             await self._room.wait()
@@ -116,6 +119,7 @@ class Pipeline:
                     await self._work_through(batch)
                 self._make_room()
         finally:
+            self._ended = True
             self._let_go()  # so that Faust's stop does not wait for what nobody will finish
 
     @property
@@ -140,20 +144,21 @@ class Pipeline:
 
     def _next_batch(self) -> _Batch:
         """Parked decisions whose model may be there now or whose wait is over, then fresh ones."""
-        now_s, changes = time.monotonic(), self._models_changes()
+        parked_max = max(1, self._settings.batch_max // 2)  # leaves room for the fresh ones
+        now_s, published = time.monotonic(), self._models_changes()
         batch = _Batch([])
         keep: deque[Work] = deque()
         for work in self._parked:
             parked_at_s = now_s if work.parked_at_s is None else work.parked_at_s
             work.overdue |= now_s - parked_at_s >= self._settings.model_wait_s
-            due = work.overdue or changes != self._models_seen
-            (batch.work if due and len(batch.work) < self._settings.batch_max else keep).append(work)
-        if len(keep) == len(self._parked) or not any(not work.overdue for work in keep):
-            self._models_seen = changes
+            due = work.overdue or work.models_seen != published
+            (batch.work if due and len(batch.work) < parked_max else keep).append(work)
         self._parked = keep
         while self._fresh and len(batch.work) < self._settings.batch_max:
             batch.work.append(self._fresh.popleft())
         batch.work = [work for work in batch.work if not work.entry.released]
+        for work in batch.work:
+            work.models_seen = published
         return batch
 
     async def _work_through(self, batch: _Batch) -> None:

@@ -154,6 +154,12 @@ class WorkerProcess:
         working = loop.create_task(pipeline.run(), name="pipeline")
         working.add_done_callback(ended)
         telling = loop.create_task(self._tell_totals(pipeline), name="totals")
+
+        async def consumer_stopped(*_given: object, **_more: object) -> None:  # all is settled or let go, and committed
+            working.cancel()
+            telling.cancel()
+
+        app.on_before_shutdown.connect(cast("Any", consumer_stopped))
         try:
             loop.run_until_complete(worker.start())
         except asyncio.CancelledError:
@@ -161,7 +167,6 @@ class WorkerProcess:
         except (KafkaError, OSError) as error:
             self._failure = self._failure or KafkaUnavailable(f"Kafka failed: {type(error).__name__}: {error}")
         finally:
-            telling.cancel()
             self._shut_down(worker)
 
     def _shut_down(self, worker: StoppableWorker) -> None:

@@ -59,9 +59,9 @@ def test_an_outage_of_the_broker_is_waited_out(each_stack: Stack, toy: Lender, t
 
 
 def test_a_version_that_nobody_published_stalls_nobody(stack: Stack, toy: Lender, tmp_path: Path) -> None:
-    """Given decisions of an unpublished version among others on one partition, when they come, then the others are answered within a second each while those wait, those are retryable dead letters after the named wait, and a version published in time is answered."""
+    """Given decisions of an unpublished version among others on one partition, when they come, then the others are answered within a second each while those wait, a second worker joins without waiting for them, they are retryable dead letters after the named wait, and a version published in time is answered."""
     declined = toy.declined(60)
-    with room(stack, tmp_path, partitions=1, model_wait_s="8") as here:
+    with room(stack, tmp_path, partitions=2, model_wait_s="12") as here:
         here.publish(toy)
         worker = here.worker()
         here.send(records(toy, declined[:1]))
@@ -78,6 +78,7 @@ def test_a_version_that_nobody_published_stalls_nobody(stack: Stack, toy: Lender
             slowest_s = max(slowest_s, time.monotonic() - began)
         print(f"slowest answer behind two waiting decisions: {slowest_s * 1000:.0f} ms")
         assert slowest_s < 1.0
+        here.worker()
         assert here.dead_letters() == []
         here.publish(toy_lender(tmp_path / "soon", version="soon"))
         here.until_done()

@@ -69,7 +69,7 @@ def test_the_figures_say_how_many_of_each() -> None:
         "audit records       0, each verified without the model: 3 faults",
         "dead letters        0; read twice 2",
         "decision to answer  p50 8.0 ms, p90 8.0 ms, p99 8.0 ms",
-        "                    (of it up to 1.5 s because the embedded broker lets an idle reader wait; Kafka itself does not)",
+        "                    (of it up to 0.1 s because the embedded broker lets an idle reader wait; Kafka itself does not)",
         "worker's own time   p50 4.0 ms, p90 4.0 ms, p99 4.0 ms a declined decision",
     ]
 

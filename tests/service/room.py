@@ -113,17 +113,12 @@ class Room:
     partitions: int
     workers: list[WorkerProcess] = field(default_factory=list)
     _producer: Producer | None = None
+    _asks: Consumer | None = None
 
     @property
     def settings(self) -> Settings:
         """The settings of its workers."""
         return read_settings(self.environment)
-
-    def end_workers(self) -> None:
-        """End whatever still runs."""
-        for one in self.workers:
-            if one.alive:
-                one.kill()
 
     def publish(self, lender: Lender, **more: Any) -> Publication:
         """Publish a lender's bundle, effective long ago."""
@@ -208,26 +203,31 @@ class Room:
 
     def committed(self) -> dict[int, int]:
         """The group's committed offset on each partition; below 0 where there is none."""
-        consumer = Consumer({"bootstrap.servers": self.settings.kafka_brokers, "group.id": self.settings.group})
-        try:
-            asked = [TopicPartition(self.settings.topic_decisions, number) for number in range(self.partitions)]
-            return {one.partition: one.offset for one in consumer.committed(asked, timeout=10)}
-        finally:
-            consumer.close()
+        asked = [TopicPartition(self.settings.topic_decisions, number) for number in range(self.partitions)]
+        return {one.partition: one.offset for one in self._watcher().committed(asked, timeout=10)}
 
     def lag(self) -> int:
         """How many decisions are not committed."""
-        committed = self.committed()
-        consumer = Consumer({"bootstrap.servers": self.settings.kafka_brokers, "group.id": "lag"})
-        try:
-            total = 0
-            for number, offset in committed.items():
-                partition = TopicPartition(self.settings.topic_decisions, number)
-                _, high = consumer.get_watermark_offsets(partition, timeout=10, cached=False)
-                total += high - max(offset, 0)
-            return total
-        finally:
-            consumer.close()
+        total = 0
+        for number, offset in self.committed().items():
+            partition = TopicPartition(self.settings.topic_decisions, number)
+            _, high = self._watcher().get_watermark_offsets(partition, timeout=10, cached=False)
+            total += high - max(offset, 0)
+        return total
+
+    def _watcher(self) -> Consumer:
+        """A consumer that only asks."""
+        if self._asks is None:
+            self._asks = Consumer({"bootstrap.servers": self.settings.kafka_brokers, "group.id": self.settings.group})
+        return self._asks
+
+    def close(self) -> None:
+        """End whatever still runs."""
+        for one in self.workers:
+            if one.alive:
+                one.kill()
+        if self._asks is not None:
+            self._asks.close()
 
     def until_done(self, timeout_s: float = WAIT_S) -> None:
         """Wait until every decision is committed."""
@@ -242,7 +242,13 @@ class Room:
 
 @contextmanager
 def room(
-    stack: Stack, folder: Path, *, partitions: int = 2, sizes: dict[str, int] | None = None, **environment: str
+    stack: Stack,
+    folder: Path,
+    *,
+    partitions: int = 2,
+    sizes: dict[str, int] | None = None,
+    replication: int = 1,
+    **environment: str,
 ) -> Iterator[Room]:
     """A room of its own; whatever its workers still do is ended with it. `environment` is without the prefix COACH_."""
     name = f"t{uuid.uuid4().hex[:8]}"
@@ -267,9 +273,9 @@ def room(
     named = {f"{name}.{topic}": limit for topic, limit in (sizes or {}).items()}
     with redis.Redis.from_url(stack.redis.url) as client:
         client.flushall()  # other tests used the same decision ids
-    stack.create_topics(here.settings, partitions=partitions, sizes=named)
+    stack.create_topics(here.settings, partitions=partitions, replication=replication, sizes=named)
     with ExitStack() as cleanup:
-        cleanup.callback(here.end_workers)
+        cleanup.callback(here.close)
         yield here
 
 

@@ -44,7 +44,9 @@ class Stack:
         """Whether it is Apache Kafka."""
         return isinstance(self.kafka, Brokers)
 
-    def create_topics(self, settings: Settings, *, partitions: int, sizes: Mapping[str, int] | None = None) -> None:
+    def create_topics(
+        self, settings: Settings, *, partitions: int, replication: int = 1, sizes: Mapping[str, int] | None = None
+    ) -> None:
         """Make the five topics; `sizes` are limits of single topics that differ from the settings'."""
         specs = topic_specs(settings, partitions=partitions)
         if isinstance(self.kafka, EmbeddedKafka):
@@ -59,7 +61,7 @@ class Stack:
             if limit is not None:
                 configuration["max.message.bytes"] = str(limit)
             changed.append(type(spec)(name=spec.name, partitions=spec.partitions, configuration=configuration))
-        keeper.apply(changed, replication=1, dry_run=False)
+        keeper.apply(changed, replication=replication, dry_run=False)
 
 
 def start_real(directory: Path, stack: ExitStack) -> Stack:

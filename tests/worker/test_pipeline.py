@@ -229,6 +229,42 @@ def test_after_a_rebalance_the_same_decisions_are_answered_again() -> None:
     run(story())
 
 
+def test_many_waiting_decisions_look_again_once_for_each_publication() -> None:
+    """Given more waiting decisions than a batch holds, when another model is published, then each is tried once more and no oftener, fresh ones are answered meanwhile, and with their own model all are answered."""
+
+    async def story() -> None:
+        async with bench(batch_max=10) as here:
+            await here.take(*(inbound(offset, value=f"wait m w{offset}".encode()) for offset in range(50)))
+            await here.until(lambda: here.pipeline.parked == 50)
+            tried = sum(map(len, here.answerer.batches))
+            here.answerer.publish("another")
+            await here.take(inbound(50))
+            await here.until(lambda: len(here.delivery.values("audit")) == 1)
+            await here.pause(0.5)
+            assert sum(map(len, here.answerer.batches)) == tried + 50 + 1
+            here.answerer.publish("m")
+            await here.until(lambda: len(here.book.acked) == 51)
+            assert reasons(here) == []
+
+    run(story())
+
+
+def test_what_is_read_after_the_end_is_let_go_of() -> None:
+    """Given a pipeline that ended, when the agent still reads decisions, then they are let go of at once, so that no stop waits for them."""
+
+    async def story() -> None:
+        async with bench(batch_max=2) as here:
+            here.answerer.failures = [CorruptionError("sums differ")]
+            await here.take(inbound(0))
+            await asyncio.wait({here.task})
+            async with asyncio.timeout(1):
+                await here.take(*(inbound(offset) for offset in range(1, 20)))
+            assert here.book.acked == []
+            assert len(here.book.released) == 20
+
+    run(story())
+
+
 def test_a_batch_is_answered_as_far_as_its_time_goes() -> None:
     """Given more decisions than one batch's time suffices for, when they are worked through, then each is answered once, and all are acked in order."""
 
