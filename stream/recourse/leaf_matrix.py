@@ -21,21 +21,20 @@ from stream.recourse.cells import cells_of
 from stream.recourse.features import FeatureRules
 
 REFERENCE_BYTES = 16
-NARROW_LEAVES = 256  # up to this many leaves a tree, a leaf code is one byte
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LeafMatrix:
     """The pool, ascending by score; equal scores stay in pool order. Arrays may be read-only memory maps.
 
-    codes (n, trees) uint8 or uint16: the leaf's place within its own tree; cells (n, features) int32; rows
-    (n, features) float64, `no_record` values as NaN: only the ranking's distance reads them; margins (n,) in the
-    forest's dtype, native; references (n, 16) uint8: opaque keyed hashes; scales, medians (features,) float64: of
-    the whole pool; category_codes, category_counts: the codes seen of each category feature, those of feature j at
-    category_start[j]:category_start[j + 1], ascending.
+    codes (n, trees): the leaf's place within its own tree, in the narrowest unsigned integer that holds it; cells
+    (n, features) int32; rows (n, features) float64, `no_record` values as NaN: only the ranking's distance reads them;
+    margins (n,) in the forest's dtype, native; references (n, 16) uint8: opaque keyed hashes; scales, medians
+    (features,) float64: of the whole pool; category_codes, category_counts: the codes seen of each category feature,
+    those of feature j at category_start[j]:category_start[j + 1], ascending.
     """
 
-    codes: NDArray[np.uint8] | NDArray[np.uint16]
+    codes: NDArray[Any]
     cells: NDArray[np.int32]
     rows: NDArray[np.float64]
     margins: NDArray[np.floating]
@@ -79,8 +78,7 @@ def build_leaf_matrix(
     slots = leaf_slots(forest, rows)
     native = margins(forest, slots)
     order = np.argsort(native if approve == "above" else -native, kind="stable")
-    leaves_max = int(np.diff(forest.first_leaf).max())
-    code_type: type[np.uint8 | np.uint16] = np.uint8 if leaves_max <= NARROW_LEAVES else np.uint16
+    code_type = np.min_scalar_type(int(np.diff(forest.first_leaf).max()) - 1)
     recorded = without_no_record(rows, rules)
     scales = np.array([_scale(column) for column in recorded.T])
     seen = [

@@ -52,10 +52,16 @@ class PublishedModel:
             raise InvalidDecision(str(error)) from error
 
     def band(self, cutoff: float) -> CutoffBand:
-        """Give the cutoff band of a cutoff margin, remembered for the next decision with the same."""
+        """Give the cutoff band of a cutoff margin, remembered for the next decision with the same.
+
+        Where the whole pool lies short of the cutoff, the rows nearest to it stand for the band: a model decline has
+        its reasons at any threshold.
+        """
         band = self.bands.get(cutoff)
         if band is None:
             first = self.matrix.first_past(cutoff, self.policy.sign)
+            if first == len(self.matrix):
+                first = max(0, len(self.matrix) - self.policy.band_size)
             band = cutoff_band(self.forest, self.units, self.matrix, first, self.policy.band_size)
             self.bands[cutoff] = band
             while len(self.bands) > BANDS_KEPT_MAX:

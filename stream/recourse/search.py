@@ -1,7 +1,9 @@
 """Per tier, the target that the model accepts: walk down the ranking until a projected comparator is one, then prune.
 
 The paper returns the best-ranked comparator and loses validity to the moves that nobody can make (section "Recourse
-the subject can act on"). Walking on until the *projected* target is accepted by the model itself keeps it.
+the subject can act on"). Walking on until the *projected* target is accepted by the model itself keeps it. A tier's
+target should also score as its tercile does: so the walk prefers the first one that reaches the tercile's least score,
+and settles for the first accepted one where none of the best-ranked does.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from stream.recourse.feasible import Reach, groups
 
 TIERS: tuple[TierName, ...] = ("near", "mid", "far")
 FIRST_CHUNK, CHUNK_MAX = 16, 1024  # candidates projected and scored at once; most queries stop in the first few
+AIMED_RANKS_MAX = 128  # how far down the ranking a tier looks for one that reaches its tercile's least score
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -46,12 +49,12 @@ def targets_of(
     eligible = len(scores)
     bounds = [eligible * k // len(TIERS) for k in range(len(TIERS) + 1)]
     for tier, (low, high) in zip(TIERS, pairwise(bounds), strict=True):
-        answer = _walk(forest, reach, _ranked(scores, low, high), first=first, cutoff=cutoff, sign=sign)
+        floor = float(sign * reach.matrix.margins[first + low]) if low < high else sign * cutoff
+        answer = _walk(forest, reach, _ranked(scores, low, high), first=first, cutoff=cutoff, sign=sign, aim=floor)
         if answer is None:
             continue
         rank, comparator, target = answer
-        worst = float(reach.matrix.margins[first + low]) if low < high else cutoff
-        floor = min(sign * worst, float(sign * margins_of(forest, target[None])[0]))
+        floor = min(floor, float(sign * margins_of(forest, target[None])[0]))
         found.append(
             TierTarget(
                 tier=tier,
@@ -88,17 +91,30 @@ def prune(forest: Forest, reach: Reach, target: NDArray[np.float64], *, floor: f
 
 
 def _walk(
-    forest: Forest, reach: Reach, ranked: Iterator[NDArray[np.int64]], *, first: int, cutoff: float, sign: int
+    forest: Forest,
+    reach: Reach,
+    ranked: Iterator[NDArray[np.int64]],
+    *,
+    first: int,
+    cutoff: float,
+    sign: int,
+    aim: float,
 ) -> tuple[int, int, NDArray[np.float64]] | None:
+    """Take the first projection at or past `aim` among the first ranks, else the first that the model accepts."""
     passed = 0
+    settled: tuple[int, int, NDArray[np.float64]] | None = None
     for candidates in ranked:
         targets = reach.project(reach.matrix.cells[first + candidates])
-        accepted = np.flatnonzero(sign * margins_of(forest, targets) >= sign * cutoff)
-        if len(accepted):
-            best = int(accepted[0])
-            return passed + best, first + int(candidates[best]), targets[best]
+        reached = sign * margins_of(forest, targets)
+        aimed = reached[: max(0, AIMED_RANKS_MAX - passed)] >= aim
+        accepted = reached >= sign * cutoff
+        if aimed.any() or (settled is None and accepted.any()):
+            best = int((aimed if aimed.any() else accepted).argmax())
+            settled = passed + best, first + int(candidates[best]), targets[best]
         passed += len(candidates)
-    return None
+        if aimed.any() or (settled is not None and passed >= AIMED_RANKS_MAX):
+            break
+    return settled
 
 
 def _ranked(scores: NDArray[np.float64], low: int, high: int) -> Iterator[NDArray[np.int64]]:

@@ -12,6 +12,7 @@ What ordinary Faust code loses, and how this keeps it (read in and measured on F
 
 from __future__ import annotations
 
+import logging
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -32,6 +33,7 @@ from stream.worker.settings import Settings
 Event: TypeAlias = "EventT[bytes]"
 
 HEARTBEATS_PER_SESSION: Final = 3
+faust_log: Final = logging.getLogger("faust.transport")  # so that what Faust says of them stays with Faust's own
 POLL_INTERVAL_MIN_S: Final = 1_000.0
 FETCH_WAIT_MS: Final = 100
 BUFFERED_MAX: Final = 1_024  # events between Faust's fetcher and the agent
@@ -44,6 +46,8 @@ class PromptThread(AIOKafkaConsumerThread):
     Apache Kafka answers as soon as there is a record; the embedded broker does not.
     """
 
+    logger = faust_log
+
     def _create_worker_consumer(self, transport: Transport) -> aiokafka.AIOKafkaConsumer:
         consumer = super()._create_worker_consumer(transport)
         consumer._fetch_max_wait_ms = FETCH_WAIT_MS  # noqa: SLF001 - aiokafka reads it when it starts; Faust has no setting
@@ -52,6 +56,8 @@ class PromptThread(AIOKafkaConsumerThread):
 
 class PromptConsumer(Consumer):
     """Runs on a PromptThread."""
+
+    logger = faust_log
 
     def _new_consumer_thread(self) -> AIOKafkaConsumerThread:
         return PromptThread(self, loop=self.loop, beacon=self.beacon)

@@ -85,6 +85,7 @@ class Pipeline:
         self._generation = generation
         self._suspended = suspended
         self._models_changes = models_changes
+        self._more_due = False  # of the parked, more than one batch takes
         self._ended = False
         self._fresh: deque[Work] = deque()
         self._parked: deque[Work] = deque()
@@ -134,7 +135,7 @@ class Pipeline:
 
     async def _wait(self) -> None:
         """Wait until there is something to do."""
-        if self._fresh:
+        if self._fresh or self._more_due:
             return
         self._arrived.clear()
         try:
@@ -146,13 +147,15 @@ class Pipeline:
         """Parked decisions whose model may be there now or whose wait is over, then fresh ones."""
         parked_max = max(1, self._settings.batch_max // 2)  # leaves room for the fresh ones
         now_s, published = time.monotonic(), self._models_changes()
-        batch = _Batch([])
+        batch, self._more_due = _Batch([]), False
         keep: deque[Work] = deque()
         for work in self._parked:
             parked_at_s = now_s if work.parked_at_s is None else work.parked_at_s
             work.overdue |= now_s - parked_at_s >= self._settings.model_wait_s
             due = work.overdue or work.models_seen != published
-            (batch.work if due and len(batch.work) < parked_max else keep).append(work)
+            fits = len(batch.work) < parked_max
+            (batch.work if due and fits else keep).append(work)
+            self._more_due |= due and not fits
         self._parked = keep
         while self._fresh and len(batch.work) < self._settings.batch_max:
             batch.work.append(self._fresh.popleft())
@@ -260,6 +263,7 @@ class Pipeline:
             log.info("decisions.released", extra={"count": count, "parked": len(self._parked)})
         self._fresh.clear()
         self._parked.clear()
+        self._more_due = False
         self._room.set()
 
     def _account(self, batch: _Batch) -> None:

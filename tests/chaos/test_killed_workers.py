@@ -64,8 +64,8 @@ def test_a_storm_of_kills_and_stops_loses_nothing(stack: Stack, toy: Lender, tmp
         here.publish(toy)
         workers = [here.worker(wait=False) for _ in range(2)]
         workers[0].until("worker.assigned")
-        for step in range(6):
-            here.send(records(toy, numbers[150 * step : 150 * (step + 1)]))
+        for step in range(4):
+            here.send(records(toy, numbers[225 * step : 225 * (step + 1)]))
             victim = weather.randrange(len(workers))
             wait_until(lambda: len(workers[victim].events("worker.assigned")) > 0, what="a worker has partitions")  # noqa: B023
             time.sleep(weather.random())
@@ -74,7 +74,7 @@ def test_a_storm_of_kills_and_stops_loses_nothing(stack: Stack, toy: Lender, tmp
             else:
                 assert workers[victim].stop() == 0
             workers[victim] = here.worker(wait=False)
-            if step == 3:
+            if step == 2:
                 stack.redis.down()
                 time.sleep(1)
                 stack.redis.up()

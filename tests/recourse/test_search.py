@@ -14,7 +14,7 @@ from stream.recourse.feasible import Reach, groups, reach_of
 from stream.recourse.features import LABELS, Mutability
 from stream.recourse.leaf_matrix import without_no_record
 from stream.recourse.ranking import scores
-from stream.recourse.search import TIERS, TierTarget, targets_of
+from stream.recourse.search import AIMED_RANKS_MAX, FIRST_CHUNK, TIERS, TierTarget, targets_of
 from tests.recourse.lenders import FEATURES, LENDERS, Approve, Lender, Library, Rows, lender
 
 PAIRS = pytest.mark.parametrize(("library", "approve"), LENDERS)
@@ -45,6 +45,23 @@ class Query:
     def projections(self) -> Rows:
         """How far the person gets toward each eligible comparator."""
         return self.reach.project(self.shop.model.matrix.cells[self.first :])
+
+    def walk(self, k: int) -> tuple[list[int], list[int]]:
+        """Who is of the k-th tercile, and in which order its tier tries everyone: its own, then the others, each by score, then by margin."""
+        eligible = len(self.ranked)
+        own = range(eligible * k // 3, eligible * (k + 1) // 3)
+        others = sorted({*range(eligible)} - {*own})
+        by_score = [sorted(part, key=lambda i: -self.ranked[i]) for part in (own, others)]
+        return list(own), [*by_score[0], *by_score[1]]
+
+    def rank(self, k: int) -> int | None:
+        """Where the k-th tier's walk ends: at the first of the best-ranked that reaches its tercile's least score, else at the first accepted."""
+        own, walked = self.walk(k)
+        reached = self.score(self.projections()[walked])
+        least = tier_floor(self, own[0]) if own else self.shop.sign * self.cutoff
+        aimed = np.flatnonzero(reached[:AIMED_RANKS_MAX] >= least)
+        accepted = np.flatnonzero(reached >= self.shop.sign * self.cutoff)
+        return next((int(hits[0]) for hits in (aimed, accepted) if len(hits)), None)
 
     def score(self, rows: Rows) -> npt.NDArray[np.float64]:
         """What the owner library says, turned so that more is better."""
@@ -77,25 +94,35 @@ def query_of(shop: Lender, row: Rows, tightened: dict[str, str], threshold: floa
 def test_the_best_ranked_that_the_library_accepts_is_taken(
     library: Library, approve: Approve, place: int, tightened: dict[str, str], threshold: float
 ) -> None:
-    """Given any labels, each tier takes the first comparator, of its tercile and then of all, whose projection the library accepts; it is empty only where there is none."""
+    """Given any labels, each tier takes, of its tercile and then of all, the best-ranked whose projection scores as its tercile does, else the best-ranked that the library accepts; it is empty only where there is none."""
     shop = lender(library, approve)
     query = query_of(shop, shop.declined(101)[place], tightened, threshold)
     if query.score(query.reach.row[None])[0] >= shop.sign * query.cutoff:
         return
     accepted = query.score(query.projections()) >= shop.sign * query.cutoff
-    eligible = len(query.ranked)
     found = {target.tier: target for target in query.found}
     assert list(found) == (list(TIERS) if accepted.any() else [])
     for k, tier in enumerate(TIERS):
-        low, high = eligible * k // 3, eligible * (k + 1) // 3
-        own = sorted(range(low, high), key=lambda i: (-query.ranked[i], i))
-        others = sorted({*range(eligible)} - {*own}, key=lambda i: (-query.ranked[i], i))
-        walked = [*own, *others]
-        first = next((rank for rank, i in enumerate(walked) if accepted[i]), None)
+        own, walked = query.walk(k)
+        first = query.rank(k)
         if first is not None:
             assert found[tier].rank == first
             assert found[tier].comparator == query.first + walked[first]
             assert found[tier].from_tercile == (walked[first] in own)
+
+
+@PAIRS
+def test_a_long_walk_counts_every_step(library: Library, approve: Approve) -> None:
+    """Given labels that leave few features free, the one taken may stand far down the ranking: its rank is the number passed over."""
+    shop = lender(library, approve)
+    fixed = dict.fromkeys(set(FEATURES) - {"debts", "share", "purpose"}, "immutable")
+    ranks = []
+    for row in shop.declined(60):
+        query = query_of(shop, row, fixed)
+        for k, target in enumerate(query.found):
+            assert target.rank == query.rank(k)
+            ranks.append(target.rank)
+    assert max(ranks) > FIRST_CHUNK
 
 
 @PAIRS

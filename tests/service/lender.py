@@ -79,7 +79,7 @@ def toy_lender(folder: Path, *, version: str = "2026-10", seed: int = 7) -> Lend
     return _build(folder, "toy", frame, target, version=version, trees=20, depth=3)
 
 
-def heloc_lender(folder: Path, datasets: Path, *, trees: int = 100) -> Lender:
+def heloc_lender(folder: Path, datasets: Path, *, trees: int = 60) -> Lender:
     """The HELOC applicants with a model of `trees` trees of depth 4."""
     frame = pd.read_csv(datasets / "heloc.csv.gz")
     target = frame.pop("target").to_numpy()

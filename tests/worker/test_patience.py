@@ -37,7 +37,7 @@ def test_pauses_grow_up_to_their_bound_and_end_at_the_total() -> None:
         wait_for_ever()
     assert pauses[:6] == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0]
     assert max(pauses) == 1.0
-    assert clock.now_s == pytest.approx(110.0)
+    assert 110.0 <= clock.now_s < 110.001  # the total and no more, but for the rounding of the sums
 
 
 def test_progress_starts_the_bound_anew() -> None:
