@@ -16,10 +16,10 @@ setup: $(READY)
 $(READY): requirements-dev.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "coach-stream needs Python 3.11 or later; say which one with: make PYTHON=/path/to/python3 $(MAKECMDGOALS)" >&2; exit 2; }
-	@echo "making $(VENV) from the locked dependencies: a minute or two, once"
+	@echo "making $(VENV) from the locked dependencies, once: some hundred MB to download, a few minutes"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) \
 	  || { echo "this Python cannot make a virtual environment; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 2; }
-	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes --requirement requirements-dev.lock
+	@$(BIN)/python -m pip --disable-pip-version-check install --require-hashes --requirement requirements-dev.lock
 	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 

@@ -5,6 +5,15 @@ A message names what happened, where, and what to do about it, and never a featu
 
 from __future__ import annotations
 
+NAME_CHARACTERS_MAX = 80
+
+
+def shown(text: str, characters_max: int = NAME_CHARACTERS_MAX) -> str:
+    """Give a text that others chose as a message may repeat it: in one line, bounded, what is not printable escaped."""
+    cut = text[:characters_max]
+    safe = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
+    return safe if len(text) <= characters_max else f"{safe}..."
+
 
 class StreamError(Exception):
     """Root of the tree; caught only where a process or a command ends."""
@@ -79,6 +88,10 @@ class ModelNotPublished(PoisonError):
     retryable = True
 
 
+class BundleLost(ModelNotPublished):
+    """The bundle of a published model is neither in the cache nor at its URI: its decisions wait, the others go on."""
+
+
 class ClaimMismatch(PoisonError):
     """The margin, probability or outcome that the decider claims is not what the named model gives."""
 
@@ -123,6 +136,10 @@ class RedisUnavailable(DependencyError):
 
 class BundleUnavailable(DependencyError):
     """A bundle's files are neither in the cache nor at their URI."""
+
+
+class DiskUnavailable(DependencyError):
+    """A folder of this host cannot be written or read: it is full, gone or somebody else's."""
 
 
 class CorruptionError(StreamError):

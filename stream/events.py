@@ -146,11 +146,13 @@ class Ledger(TypedDict):
 
 
 class ReasonTrees(TypedDict):
-    """Parallel lists, one entry per tree in which the query's leaf differs from one of the band's at least."""
+    """Parallel lists, one entry per node at which the query's path parts from that of a row of the band or more."""
 
     tree: list[int]
     query_leaf: list[int]
-    contribution: list[str]
+    contribution: list[str]  # summed over the rows of the band that part here
+    node: list[int]
+    split: list[int]  # its row in body.splits
 
 
 class ReasonFeature(TypedDict):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from stream.audit_log.sources import Found
 from stream.errors import PoisonError
@@ -14,6 +14,12 @@ from stream.recourse.canonical import sha256
 from stream.recourse.model import PublishedModel
 from stream.wire.decisions import decision_of
 
+BUNDLE_CONSTANTS: Final = (
+    "bundle", "library", "library_version", "objective", "trees_used", "summation", "approve",
+    "epsilon", "beta", "scales", "unit_log2", "reasons_mapping",
+)  # fmt: skip
+OF_THE_DELIVERY: Final = ("replay", "run_id")  # of a recommendation; all else follows from decision and bundle
+
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
@@ -22,8 +28,10 @@ class Tally:
     records: int = 0
     wrong: int = 0  # records with at least one fault
     duplicates: int = 0  # further records of one answer, equal to the first in body
+    answered_again: int = 0  # records that the given bundle was asked about once more
     of_other_bundles: int = 0  # records that the given bundle did not answer, so their margins were not re-scored
     first_seen: dict[str, tuple[str, str]] = field(default_factory=dict, repr=False)  # answer -> body hash, where
+    told: dict[tuple[str, ...], tuple[str, str]] = field(default_factory=dict, repr=False)  # of bundles: hash, where
 
 
 def check(found: Iterable[Found], tally: Tally, model: PublishedModel | None = None) -> Iterator[str]:
@@ -43,17 +51,21 @@ def _faults(one: Found, tally: Tally, model: PublishedModel | None) -> Iterator[
     body, published = one.record["body"], one.record.get("body_sha256")
     faults = verify(body, published, one.recommendation)
     yield from faults
-    if one.record.get("decision_id", _decision_id(body)) != _decision_id(body):
+    own = _decision_id(body)
+    if one.record.get("decision_id", own) != own or one.named not in (None, own):
         yield "the record has another decision_id than its body"
-    if faults:
+    if faults or not isinstance(published, str):
         return  # its identity cannot be trusted either
-    digest = published or sha256(body)
-    before = tally.first_seen.setdefault(body["recommendation_id"], (digest, one.where))
-    if before[0] != digest:
+    before = tally.first_seen.setdefault(body["recommendation_id"], (published, one.where))
+    if before[0] != published:
         yield f"is the same answer as {before[1]}, with another body"
-    tally.duplicates += before != (digest, one.where) and before[0] == digest
+    tally.duplicates += before != (published, one.where) and before[0] == published
+    for what, told in _of_the_bundle(body):
+        first = tally.told.setdefault(what, (sha256(told), one.where))
+        if first[0] != sha256(told):
+            yield f"is of the same bundle as {first[1]}, and gives it another {what[-1]}"
     if model is not None:
-        yield from _against(body, digest, model, tally)
+        yield from _against(one, body, published, model, tally)
 
 
 def _decision_id(body: Mapping[str, Any]) -> object:
@@ -61,16 +73,37 @@ def _decision_id(body: Mapping[str, Any]) -> object:
     return decision.get("decision_id") if isinstance(decision, Mapping) else None
 
 
-def _against(body: Mapping[str, Any], digest: str, model: PublishedModel, tally: Tally) -> Iterator[str]:
-    """Answer the decision again and compare the whole body, the model's own margins with it."""
+def _of_the_bundle(body: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Take out what is the bundle's and not the decision's, so that all records of one bundle must agree on it."""
+    of = (str(body["bundle"]["bundle_sha256"]), str(body["engine_version"]))
+    yield (*of, "description"), [body[key] for key in BUNDLE_CONSTANTS] + [body["query_leaves"] is None]
+    threshold = [body["threshold"], body["threshold_scale"]]
+    if body["decision"]["threshold"] is None:
+        yield (*of, "threshold"), threshold
+    yield (*of, sha256(threshold), "cutoff"), body["cutoff_margin"]
+
+
+def _against(one: Found, body: Mapping[str, Any], digest: str, model: PublishedModel, tally: Tally) -> Iterator[str]:
+    """Answer the decision again; compare the whole body, the model's own margins with it, and the recommendation."""
     if body["bundle"]["bundle_sha256"] != model.identity["bundle_sha256"]:
         tally.of_other_bundles += 1
         return
+    tally.answered_again += 1
     try:
         again = answer(decision_of(body["decision"], timed=False), model)
     except PoisonError as error:
         yield f"the bundle cannot answer this decision: {error.reason}: {error}"
         return
     if again.body_sha256 != digest:
-        differ = [key for key in again.body if again.body[key] != body.get(key)]  # type: ignore[literal-required]
-        yield f"the bundle gives another body for this decision; it differs in: {', '.join(differ)}"
+        yield f"the bundle gives another body for this decision; it differs in: {_differing(again.body, body)}"
+    if one.recommendation is not None:
+        given = {key: value for key, value in one.recommendation.items() if key not in OF_THE_DELIVERY}
+        made = {key: value for key, value in again.recommendation.items() if key not in OF_THE_DELIVERY}
+        if sha256(given) != sha256(made):
+            differing = _differing(made, given)
+            yield f"the bundle gives another recommendation for this decision; it differs in: {differing}"
+
+
+def _differing(made: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    keys = [key for key in made if key not in given or sha256(made[key]) != sha256(given[key])]
+    return ", ".join(keys) or "fields that there are not"

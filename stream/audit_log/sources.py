@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final, NoReturn
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from stream.errors import ConfigurationError, KafkaUnavailable, PoisonError
-from stream.wire.avro_records import decode
+from stream.errors import ConfigurationError, CorruptionError, KafkaUnavailable, PoisonError
+from stream.recourse.canonical import sha256
+from stream.wire.avro_records import decode, encode
 from stream.wire.clients import groupless_consumer
 
 MESSAGES_A_CALL: Final = 200
+ANSWER_MAX_S: Final = 10.0  # for the brokers to say what they hold
 SILENCE_MAX_S: Final = 30.0  # without a message before the end of the topic is reached
+LINE_BYTES_MAX: Final = 64 << 20  # an audit record on a topic has 16 MiB at most; in JSON it takes about twice that
+
+NO_ENVELOPE: Final = {
+    "source": None, "software_version": "", "traceparent": None, "replay": False, "run_id": None, "seal": None,
+}  # fmt: skip
+
+_silent: Final = logging.getLogger("coach.librdkafka.silent")  # what librdkafka says of itself; errors are raised here
+_silent.addHandler(logging.NullHandler())
+_silent.propagate = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +38,7 @@ class Found:
     where: str
     record: Mapping[str, Any] | str
     recommendation: Mapping[str, Any] | None = None
+    named: object = None  # the decision_id of the line around record and recommendation, where there is one
 
 
 def from_jsonl(path: Path) -> Iterator[Found]:
@@ -34,25 +47,93 @@ def from_jsonl(path: Path) -> Iterator[Found]:
     Raises: ConfigurationError for a file that cannot be read.
     """
     try:
-        with path.open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    yield _from_line(f"line {number}", line)
-    except (OSError, UnicodeError) as error:
-        msg = f"cannot read {path}: {error}"
+        with path.open("rb") as file:
+            for number, line in _lines(file):
+                where = f"line {number}"
+                if line is None:
+                    yield Found(where=where, record=f"is longer than {LINE_BYTES_MAX >> 20} MiB")
+                elif line.strip():
+                    yield _from_line(where, line)
+    except OSError as error:
+        msg = f"cannot read {path}: {error.strerror}"
         raise ConfigurationError(msg) from error
 
 
-def _from_line(where: str, line: str) -> Found:
+def _lines(file: IO[bytes]) -> Iterator[tuple[int, bytes | None]]:
+    """Give each line with its number; None for one that is too long, of which the rest is skipped."""
+    number = 0
+    while line := file.readline(LINE_BYTES_MAX):
+        number += 1
+        if len(line) < LINE_BYTES_MAX or line.endswith(b"\n"):
+            yield number, line
+            continue
+        while (rest := file.readline(LINE_BYTES_MAX)) and not rest.endswith(b"\n"):
+            pass
+        yield number, None
+
+
+class _NotStrictError(ValueError):
+    """JSON that two readers would read in two ways."""
+
+
+def _without_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        msg = "has an object with the same key twice"
+        raise _NotStrictError(msg)
+    return members
+
+
+def _no_constant(_: str) -> NoReturn:
+    msg = "holds NaN or Infinity, which JSON does not have"
+    raise _NotStrictError(msg)
+
+
+_JSON: Final = json.JSONDecoder(object_pairs_hook=_without_twice, parse_constant=_no_constant)
+
+
+def _from_line(where: str, line: bytes) -> Found:
     try:
-        value = json.loads(line)
+        value = _JSON.decode(line.decode())
         record = value.get("audit", value)
         body = record["body"]
+    except _NotStrictError as error:
+        return Found(where=where, record=str(error))
     except (ValueError, AttributeError, TypeError, KeyError, RecursionError):
         return Found(where=where, record="is neither an audit record nor an answer in JSON")
     if not isinstance(body, dict):
         return Found(where=where, record="has a body that is no JSON object")
-    return Found(where=where, record=record, recommendation=value.get("recommendation"))
+    recommendation = value.get("recommendation")
+    if "recommendation" in value and not isinstance(recommendation, dict):
+        return Found(where=where, record="has a recommendation that is no JSON object")
+    misfit = _misfit(record, recommendation)
+    if misfit is not None:
+        return Found(where=where, record=misfit)
+    named = value.get("decision_id", body["decision"]["decision_id"])
+    return Found(where=where, record=record, recommendation=recommendation, named=named)
+
+
+def _misfit(record: Mapping[str, Any], recommendation: Mapping[str, Any] | None) -> str | None:
+    """Say what does not fit the published schemas: a field more or less, or a value of another type."""
+    body = record["body"]
+    try:
+        whole = {
+            "decision_id": record.get("decision_id", body["decision"]["decision_id"]),
+            "body": body,
+            "body_sha256": record.get("body_sha256") or "",  # its absence is for the check to name
+            "envelope": record.get("envelope", NO_ENVELOPE),
+        }
+        if sha256(decode(encode("AuditRecord", whole))[1]["body"]) != sha256(body):
+            return "has a body that is not one of an audit record's schema"
+        if recommendation is not None:
+            kept = decode(encode("Recommendation", recommendation))[1]
+            if sha256(kept) != sha256(recommendation):
+                return "has a recommendation that is not one of its schema"
+    except CorruptionError as error:
+        return f"does not fit the schema: {error}"
+    except (PoisonError, ValueError, AttributeError, TypeError, KeyError, RecursionError):
+        return "does not have the shape of an audit record"
+    return None
 
 
 def from_topic(configuration: Mapping[str, Any], topic: str) -> Iterator[Found]:
@@ -61,9 +142,10 @@ def from_topic(configuration: Mapping[str, Any], topic: str) -> Iterator[Found]:
     Raises: KafkaUnavailable when no broker answers, or the topic falls silent before its end;
     ConfigurationError for a topic that does not exist.
     """
-    consumer = groupless_consumer({**configuration, "enable.partition.eof": False})
+    brokers = configuration["bootstrap.servers"]
+    consumer = groupless_consumer({**configuration, "enable.partition.eof": False, "logger": _silent})
     try:
-        ends = _ends(consumer, topic)
+        ends = _ends(consumer, topic, brokers)
         consumer.assign([TopicPartition(topic, partition, low) for partition, (low, _) in ends.items()])
         left = {partition for partition, (low, high) in ends.items() if low < high}
         heard = time.monotonic()
@@ -71,7 +153,7 @@ def from_topic(configuration: Mapping[str, Any], topic: str) -> Iterator[Found]:
             messages = consumer.consume(MESSAGES_A_CALL, timeout=0.5)
             heard = time.monotonic() if messages else heard
             if time.monotonic() - heard > SILENCE_MAX_S:
-                msg = f"topic {topic} was silent for {SILENCE_MAX_S:g} s before its end; try again"
+                msg = f"topic {topic} at {brokers} was silent for {SILENCE_MAX_S:g} s before its end; try again"
                 raise KafkaUnavailable(msg)
             for message in messages:
                 found = _from_message(message, ends)
@@ -81,22 +163,32 @@ def from_topic(configuration: Mapping[str, Any], topic: str) -> Iterator[Found]:
                 if at.offset >= ends[at.partition][1]:
                     left.discard(at.partition)
     except KafkaException as error:
-        msg = f"reading topic {topic} failed: {error.args[0]}"
+        msg = f"reading topic {topic} from the brokers at {brokers} failed: {_said(error)}"
         raise KafkaUnavailable(msg) from error
     finally:
         consumer.close()
 
 
-def _ends(consumer: Consumer, topic: str) -> dict[int, tuple[int, int]]:
-    described = consumer.list_topics(topic, timeout=10).topics[topic]
+def _ends(consumer: Consumer, topic: str, brokers: str) -> dict[int, tuple[int, int]]:
+    described = consumer.list_topics(topic, timeout=ANSWER_MAX_S).topics[topic]
     if described.error is not None:
-        msg = f"topic {topic} cannot be read: {described.error.str()}"
+        if described.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            msg = f"the brokers at {brokers} have no topic {topic}; create it with `coach topics apply`"
+            raise ConfigurationError(msg)
+        if described.error.retriable():
+            raise KafkaException(described.error)
+        msg = f"topic {topic} cannot be read from the brokers at {brokers}: {described.error.str()}"
         raise ConfigurationError(msg)
     ends = {}
     for partition in described.partitions:
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=ANSWER_MAX_S)
         ends[partition] = (low, high)
     return ends
+
+
+def _said(error: KafkaException) -> str:
+    first = error.args[0]
+    return str(first.str() if isinstance(first, KafkaError) else first)
 
 
 def _from_message(message: Message, ends: Mapping[int, tuple[int, int]]) -> Found | None:

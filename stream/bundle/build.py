@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -27,6 +28,7 @@ from stream.bundle.manifest import (
     encode_manifest,
 )
 from stream.bundle.pool import Pool, read_pool
+from stream.bundle.pool_rank import PoolRank, rank_pool
 from stream.bundle.probe import ProbeReport, probe
 from stream.bundle.read_model import read_model
 from stream.errors import ConfigurationError, InvalidDecision
@@ -34,6 +36,7 @@ from stream.events import ThresholdScale
 from stream.forest.ledger import leaf_units
 from stream.forest.link import Link, link_of
 from stream.forest.trees import Forest, TreesUsed
+from stream.forest.walk import margins_of
 from stream.recourse.features import FeatureRules, read_features
 from stream.recourse.leaf_matrix import LeafMatrix, build_leaf_matrix
 from stream.recourse.policy import Policy, read_policy
@@ -50,13 +53,14 @@ DECISION_BYTES_MAX: Final = 1 << 20  # what the decisions topic takes by default
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """A finished bundle, and what the gate compared."""
+    """A finished bundle, what the gate compared, and how the model ranks the pool's target column where one was named."""
 
     folder: Path
     manifest: Manifest
     bundle_sha256: str
     probe: ProbeReport
     ignored_columns: tuple[str, ...]
+    rank: PoolRank | None
 
 
 def build_bundle(  # noqa: PLR0913 - one keyword per flag of `coach bundle build`
@@ -102,7 +106,7 @@ def build_bundle(  # noqa: PLR0913 - one keyword per flag of `coach bundle build
     key = reference_key or _own_reference_key(pool)
     matrix = build_leaf_matrix(forest, pool.rows, rules, policy.approve, key)
     audit_trees, audit_record_bytes = _audit_size(forest, rules, policy, record_bytes_max, decision_bytes_max)
-    with made_whole(out_dir) as draft:
+    with _told_of_the_disk(out_dir), made_whole(out_dir) as draft:
         progress("writing", 0, 1)
         model_file = MODEL_FILES[model_path.suffix.lower()]
         manifest: Manifest = {
@@ -141,7 +145,18 @@ def build_bundle(  # noqa: PLR0913 - one keyword per flag of `coach bundle build
         bundle_sha256=digest_of(content),
         probe=report,
         ignored_columns=pool.ignored,
+        rank=None if target_column is None else rank_pool(target_column, pool.target, margins_of(forest, pool.rows)),
     )
+
+
+@contextmanager
+def _told_of_the_disk(out_dir: Path) -> Iterator[None]:
+    """Nothing but writing happens inside, so an OSError is the disk's: full, or not to be written."""
+    try:
+        yield
+    except OSError as error:
+        message = f"cannot write the bundle at {out_dir}: {error.strerror or error}"
+        raise ConfigurationError(message) from error
 
 
 def _check_arguments(missing: float | None, revision: int, model_id: str, model_version: str | None) -> None:

@@ -46,7 +46,12 @@ def made_whole(folder: Path) -> Iterator[Path]:
 
 def refuse_occupied(folder: Path) -> None:
     """Raise ConfigurationError where something is at `folder` already that a new one would replace."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    try:
+        occupied = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+    except OSError as error:
+        message = f"cannot look at {folder}: {error.strerror or error}"
+        raise ConfigurationError(message) from error
+    if occupied:
         message = f"{folder} exists and is not empty; remove it or choose another place"
         raise ConfigurationError(message)
 

@@ -10,6 +10,7 @@ import click
 
 from stream.bundle.build import DECISION_BYTES_MAX, MODEL_ID, RECORD_BYTES_MAX, Built, build_bundle
 from stream.bundle.manifest import Manifest, check_files, read_manifest
+from stream.bundle.pool_rank import PoolRank
 from stream.errors import ConfigurationError
 from stream.events import ThresholdScale
 from stream.forest.trees import TreesUsed
@@ -38,9 +39,11 @@ def bundle() -> None:
     """Build a bundle from a model and its training pool, or look into one."""
 
 
-@bundle.command(epilog=BUILD_EXAMPLE)
+@bundle.command(epilog=BUILD_EXAMPLE, short_help="Build a bundle from a model and its training pool.")
 @click.option("--model", "model_path", type=FILE, required=True, help="XGBoost .json or .ubj, or LightGBM .txt.")
-@click.option("--pool", "pool_path", type=FILE, required=True, help="Training data: .csv, .csv.gz or .parquet.")
+@click.option(
+    "--pool", "pool_path", type=FILE, required=True, help="Training data: .csv, .csv.gz or .parquet, words or codes."
+)
 @click.option("--features", "features_path", type=FILE, required=True, help="features.toml, a table per feature.")
 @click.option("--threshold", type=float, required=True, help="Where the model's decision turns.")
 @click.option(
@@ -102,6 +105,10 @@ def build(  # noqa: PLR0913 - one parameter per flag
 
     Leaves, margins and probabilities are compared on the whole pool and around every threshold; one differing bit
     refuses the bundle (exit 1). Same inputs give the same bytes.
+
+    Columns of the pool are taken by name. A pool may hold words where the model was trained on their codes: list them
+    as `categories` in features.toml, in the order of the codes 0, 1, 2, ... With --target-column the model's ranking
+    of the pool is told as an AUC; one near 0.5 means a wrong order or another pool.
     """
     built = build_bundle(
         model_path=model_path,
@@ -129,7 +136,7 @@ def build(  # noqa: PLR0913 - one parameter per flag
             click.echo(line)
 
 
-@bundle.command(epilog=SHOW_EXAMPLE)
+@bundle.command(epilog=SHOW_EXAMPLE, short_help="Say what is in a bundle, and check its files.")
 @click.argument("folder", type=FOLDER)
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest and the digest as one JSON object.")
 def show(*, folder: Path, as_json: bool) -> None:
@@ -174,7 +181,11 @@ class Progress:
 def _secret(path: Path | None) -> bytes | None:
     if path is None:
         return None
-    secret = path.read_bytes().strip()
+    try:
+        secret = path.read_bytes().strip()
+    except OSError as error:
+        message = f"--reference-key-file {path} cannot be read: {error.strerror or error}"
+        raise ConfigurationError(message) from error
     if not secret:
         message = f"--reference-key-file {path} is empty"
         raise ConfigurationError(message)
@@ -196,6 +207,9 @@ def _built_for_machines(built: Built) -> dict[str, Any]:
             "library": report.library,
             "library_version": report.library_version,
         },
+        "pool_rank": None
+        if built.rank is None
+        else {"column": built.rank.column, "auc": built.rank.auc, "why_not": built.rank.why_not},
     }
 
 
@@ -211,8 +225,20 @@ def _built_for_people(built: Built) -> list[str]:
             f"{report.tripping_rows:,} missing, zero and the like",
         ),
     ]
+    if built.rank is not None:
+        lines += _rank(built.rank)
     if built.ignored_columns:
         lines.append(_fact("not used", f"the pool's columns {', '.join(built.ignored_columns)}"))
+    return lines
+
+
+def _rank(rank: PoolRank) -> list[str]:
+    if rank.auc is None:
+        return [_fact("pool ranked", f"not by {rank.column}: {rank.why_not}")]
+    lines = [_fact("pool ranked", f"AUC {rank.auc:.3f} for {rank.column}; 0.5 is guessing, 1 is perfect")]
+    if rank.is_doubtful:
+        doubt = "is this the pool that the model was trained on, and are `categories` in the order of its codes?"
+        lines.append(_fact("", doubt))
     return lines
 
 
@@ -225,16 +251,20 @@ def _facts(manifest: Manifest, digest: str) -> list[str]:
     return [
         _fact("bundle", digest),
         _fact("model", f"{manifest['model_id']} {manifest['model_version']} revision {manifest['revision']}"),
-        _fact("trained by", f"{writer}, {manifest['objective']}, {manifest['trees_used']} trees"),
+        _fact("trained by", f"{writer}, {manifest['objective']}, {_plural(manifest['trees_used'], 'tree')}"),
         _fact(
             "accepts",
             f"{side} {manifest['threshold_scale']} {manifest['threshold']:g} (margin {manifest['cutoff_margin']:.9g})",
         ),
         _fact("features", f"{len(manifest['features'])}"),
-        _fact("pool", f"{pool['rows']:,} rows, {pool['accepted']:,} of them accepted"),
+        _fact("pool", f"{_plural(pool['rows'], 'row')}, {pool['accepted']:,} of them accepted"),
         _fact("audit record", f"at most {manifest['audit_record_bytes_max']:,} bytes, {detail}"),
-        _fact("on disk", f"{bytes_in_all / MEGABYTE:.1f} MB in {len(manifest['files'])} files"),
+        _fact("on disk", f"{bytes_in_all / MEGABYTE:.1f} MB in {_plural(len(manifest['files']), 'file')}"),
     ]
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _fact(name: str, what: str) -> str:

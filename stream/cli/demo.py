@@ -24,21 +24,29 @@ TERMINATED: Final = 143  # 128 + SIGTERM
 EXAMPLE: Final = """\b
 Example:
   coach demo
-  coach demo --data loans.csv --features features.toml --target-column repaid"""
+  coach demo --data loans.csv --features features.toml --target-column repaid --exclude customer_number"""
 
 
-@click.command(epilog=EXAMPLE)
+@click.command(epilog=EXAMPLE, short_help="The whole story on this machine, with nothing else installed.")
 @click.option("--data", type=click.Path(path_type=Path), help="Your own past applications: .csv, .csv.gz or .parquet.")
 @click.option("--features", type=click.Path(path_type=Path), help="features.toml for --data, a table per column.")
 @click.option("--target-column", help="Column of --data that says how each application turned out.")
 @click.option("--favourable", default="1", show_default=True, help="The good value of the target column.")
 @click.option("--exclude", multiple=True, metavar="COLUMN", help="Column of --data that is no feature; repeatable.")
-@click.option("--threshold", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.5, show_default=True)
+@click.option(
+    "--threshold",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.5,
+    show_default=True,
+    help="Probability of the favourable outcome from which the demo's lender approves.",
+)
 @click.option(
     "--rate", type=click.FloatRange(0, min_open=True), default=100.0, show_default=True, help="Decisions a second."
 )
 @click.option(
-    "--out", type=click.Path(path_type=Path, file_okay=False), help="Keep bundle, answers and log in this new folder."
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Keep model, pool, bundle, answers.jsonl and log in this new folder.",
 )
 @click.option(
     "--cache-dir",
@@ -84,7 +92,9 @@ def demo(  # noqa: PLR0913, PLR0917 - one parameter per flag
     for fault in faults[:FAULTS_SHOWN_MAX]:
         click.echo(fault, err=True)
     if out is not None:
-        click.echo(f"\nThe files are in {out}; look into the bundle with: coach bundle show {out / 'bundle'}")
+        click.echo(f"\nThe files are in {out}. Look into the bundle, and check the answers again:")
+        click.echo(f"  coach bundle show {out / 'bundle'}")
+        click.echo(f"  coach audit verify {out / 'answers.jsonl'} --bundle {out / 'bundle'}")
     ctx.exit(1 if faults else 0)
 
 
@@ -95,10 +105,15 @@ def _folder(out: Path | None) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="coach-demo-") as folder:
             yield Path(folder)
         return
-    if out.exists() and any(out.iterdir()):
+    try:
+        occupied = out.exists() and any(out.iterdir())
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = f"--out {out} cannot be made: {error.strerror or error}"
+        raise ConfigurationError(reason) from error
+    if occupied:
         reason = f"--out {out} is not empty; name a new folder"
         raise ConfigurationError(reason)
-    out.mkdir(parents=True, exist_ok=True)
     yield out
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from stream.bundle.uris import without_secrets
 from stream.errors import ConfigurationError, RedisUnavailable
 from stream.wire.leaf_cache import holds_bundle, read_pointer
 from stream.wire.times import time_ms
@@ -22,18 +23,28 @@ MIB = 1 << 20
 LINES_FROM_BYTES = 64 * MIB  # below, one line at the end is enough
 
 
-@click.group()
+GROUP_EXAMPLE = """\b
+Example:
+  coach model publish my-bundle
+  coach model list"""
+PUBLISH_EXAMPLE = """\b
+Example:
+  coach model publish my-bundle --effective-from 2026-11-01T00:00:00Z --approved-by "Model Risk\""""
+LIST_EXAMPLE = """\b
+Example:
+  coach model list --json"""
+
+
+@click.group(epilog=GROUP_EXAMPLE)
 def model() -> None:
-    """Publish a bundle to the workers, or list what is published.
-
-    Example: coach model list
-    """
+    """Publish a bundle to the workers, or list what is published."""
 
 
-@model.command(name="publish")
+@model.command(name="publish", epilog=PUBLISH_EXAMPLE, short_help="Publish a bundle to the workers.")
 @click.argument("uri")
 @click.option(
-    "--effective-from", help="RFC 3339 time from which decisions are answered by it; without it, from now on."
+    "--effective-from",
+    help="RFC 3339 time from which decisions are answered by it; without it, see above.",
 )
 @click.option("--approved-by", help="Who approved it.")
 @click.option("--supersedes", help="Key of the publication that it replaces, such as consumer-loan/2026-10/1.")
@@ -52,11 +63,10 @@ def publish_command(
 ) -> None:
     """Publish the bundle at URI, a folder or anything that fsspec reads, to Redis and the `models` topic.
 
-    A decision is answered by the highest revision of its model version that was effective at its event_time, so give
-    --effective-from when decisions of the past shall be answered too. A rollback is a new publication: build the old
+    A decision is answered by the highest revision of its model version that was effective at its event_time. Without
+    --effective-from, the first publication of a model version answers all decisions that name it, a revision published
+    again keeps its time, and a new revision answers decisions from now on. A rollback is a new publication: build the old
     content with a higher --revision.
-
-    Example: coach model publish my-bundle --effective-from 2026-11-01T00:00:00Z --approved-by "Model Risk"
     """
     settings = read_settings(kafka_brokers=kafka_brokers, redis_url=redis_url)
     request = Request(
@@ -65,17 +75,18 @@ def publish_command(
         approved_by=approved_by,
         supersedes=supersedes,
     )
+    reasons: list[str] = []
     with _progress() as progress:
-        publication = publish(settings, request, progress=progress)
+        publication = publish(settings, request, progress=progress, tell=reasons.append)
     if as_json:
         click.echo(json.dumps({**publication.published, "epoch": publication.epoch}))
         return
     one = publication.published
     name = f"{one['model_id']}/{one['model_version']}/{one['revision']}"
-    click.echo(f"published {name} (epoch {publication.epoch}), effective from {one['effective_from']}")
+    click.echo(f"published {name} (epoch {publication.epoch}), effective from {one['effective_from']}: {reasons[0]}")
 
 
-@model.command(name="list")
+@model.command(name="list", epilog=LIST_EXAMPLE, short_help="List what is published, and whether Redis holds it.")
 @click.option("--kafka-brokers", help="host:port,host:port; else COACH_KAFKA_BROKERS.")
 @click.option("--redis-url", help="redis://, rediss:// or unix://; else COACH_REDIS_URL.")
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON list.")
@@ -83,13 +94,12 @@ def list_command(*, kafka_brokers: str | None, redis_url: str | None, as_json: b
     """List all publications in the order in which they were made, and whether Redis holds their bundles.
 
     `current` marks the one that the model's pointer in Redis names.
-
-    Example: coach model list --json
     """
     settings = read_settings(kafka_brokers=kafka_brokers, redis_url=redis_url)
     publications = read_models(settings).publications()
     rows: list[dict[str, Any]] = [
-        {**one.published, "epoch": one.epoch, **state} for one, state in _cache_states(settings, publications)
+        {**one.published, "bundle_uri": without_secrets(one.published["bundle_uri"]), "epoch": one.epoch, **state}
+        for one, state in _cache_states(settings, publications)
     ]
     if as_json:
         click.echo(json.dumps(rows))

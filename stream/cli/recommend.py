@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import IO
+from typing import Final
 
 import click
-import orjson
 
 from stream.bundle.open import open_bundle
+from stream.cli.output_file import written
 from stream.cli.progress import counted
-from stream.errors import ModelNotPublished, PoisonError
+from stream.errors import ModelNotPublished, PoisonError, shown
 from stream.recourse.answer import Answer, answer, answer_if_declined
 from stream.recourse.model import PublishedModel
+from stream.wire.answer_lines import answer_line
 from stream.wire.decision_files import FlatRows, Row, read_rows
 
-FAULTS_SHOWN_MAX = 20
+FAULTS_SHOWN_MAX: Final = 20
+FAULT_CHARACTERS_MAX: Final = 400
+EXAMPLE: Final = """\b
+Example:
+  coach recommend --bundle my-bundle --input applications.csv --output answers.jsonl"""
 
 
-@click.command()
+@click.command(epilog=EXAMPLE, short_help="Answer the declined rows of a file, offline.")
 @click.option("--bundle", type=click.Path(path_type=Path), required=True, help="Folder of a built bundle.")
 @click.option(
     "--input", "source", type=click.Path(path_type=Path), required=True, help=".csv, .csv.gz, .parquet, .jsonl or .avro"
 )
-@click.option("--output", type=click.Path(path_type=Path), help="JSONL to write; without it, standard output.")
+@click.option(
+    "--output", type=click.Path(path_type=Path), help="JSONL to write, whole or not; without it, standard output."
+)
 @click.pass_context
 def recommend(ctx: click.Context, bundle: Path, source: Path, output: Path | None) -> None:
     """Answer the declined rows of a file, without Kafka or Redis.
@@ -34,7 +39,7 @@ def recommend(ctx: click.Context, bundle: Path, source: Path, output: Path | Non
     that the model approves have no line. A row is the features by name, or a whole decision; decision_id comes from
     a column of that name, else it is the row number. An empty cell is a missing value.
 
-    Example: coach recommend --bundle my-bundle --input applications.csv --output answers.jsonl
+    A row that cannot be answered is named on standard error, and the others are answered all the same (exit 1).
     """
     model = open_bundle(bundle)
     flat = FlatRows(
@@ -45,22 +50,28 @@ def recommend(ctx: click.Context, bundle: Path, source: Path, output: Path | Non
     )
     answered = approved = 0
     faults: list[str] = []
-    with _opened(output) as out:
+    faulty = 0
+    with written(output) as write:
         for row in counted(read_rows(source, flat), "rows"):
             try:
                 found = _answer(row, model)
             except PoisonError as error:
-                faults.append(f"row {row.name}: {error.reason}: {error}")
+                faulty += 1
+                if len(faults) < FAULTS_SHOWN_MAX:
+                    faults.append(_fault(row, error))
                 continue
             if found is None:
                 approved += 1
                 continue
             answered += 1
-            out.write(_line(row.name, found))
-    for fault in faults[:FAULTS_SHOWN_MAX]:
+            write(answer_line(row.name, found.recommendation, found.body, found.body_sha256))
+    for fault in faults:
         click.echo(fault, err=True)
-    click.echo(f"{answered} declined rows answered, {approved} approved, {len(faults)} not answerable", err=True)
-    ctx.exit(1 if faults else 0)
+    if faulty > len(faults):
+        click.echo(f"... and {faulty - len(faults)} more", err=True)
+    rows = "row" if answered == 1 else "rows"
+    click.echo(f"{answered} declined {rows} answered, {approved} approved, {faulty} not answerable", err=True)
+    ctx.exit(1 if faulty else 0)
 
 
 def _answer(row: Row, model: PublishedModel) -> Answer | None:
@@ -68,19 +79,12 @@ def _answer(row: Row, model: PublishedModel) -> Answer | None:
         raise row.decision
     named = (row.decision.model_id, row.decision.model_version)
     if named != (model.identity["model_id"], model.identity["model_version"]):
-        msg = f"it names model {' '.join(named)}, which this bundle is not"
+        msg = f"it names model {shown(' '.join(named))}, which this bundle is not"
         raise ModelNotPublished(msg)
     if not row.decided:
         return answer_if_declined(row.decision, model)
     return None if row.decision.outcome == "approved" else answer(row.decision, model)
 
 
-def _line(name: str, found: Answer) -> bytes:
-    audit = {"body": found.body, "body_sha256": found.body_sha256}
-    return orjson.dumps(
-        {"decision_id": name, "recommendation": found.recommendation, "audit": audit}, option=orjson.OPT_APPEND_NEWLINE
-    )
-
-
-def _opened(output: Path | None) -> AbstractContextManager[IO[bytes]]:
-    return nullcontext(sys.stdout.buffer) if output is None else output.open("wb")
+def _fault(row: Row, error: PoisonError) -> str:
+    return f"row {shown(row.name)}: {error.reason}: {shown(str(error), FAULT_CHARACTERS_MAX)}"

@@ -14,15 +14,20 @@ CANNOT_MEND = ("unmendable",)
 DIFFERS = ("missing", "different", "unmendable")
 
 
-@click.group()
+GROUP_EXAMPLE = """\b
+Example:
+  coach topics apply --dry-run"""
+APPLY_EXAMPLE = """\b
+Example:
+  coach topics apply --kafka-brokers kafka-1:9092,kafka-2:9092 --partitions 12 --replication 3"""
+
+
+@click.group(epilog=GROUP_EXAMPLE)
 def topics() -> None:
-    """Create the topics, or check that they are as they must be.
-
-    Example: coach topics apply --dry-run
-    """
+    """Create the topics, or check that they are as they must be."""
 
 
-@topics.command()
+@topics.command(epilog=APPLY_EXAMPLE, short_help="Create the topics, or bring them to what the settings ask for.")
 @click.option("--dry-run", is_flag=True, help="Change nothing; exit with 1 when anything differs.")
 @click.option(
     "--partitions",
@@ -51,8 +56,6 @@ def apply(
     Run it as often as you like: what is right is left alone, sizes and retention may be larger than asked, and
     partitions are never changed. Names and sizes are COACH_TOPIC_* and COACH_*_BYTES_MAX. The audit topic keeps its
     records for 25 months, as US Regulation B asks.
-
-    Example: coach topics apply --kafka-brokers kafka-1:9092,kafka-2:9092 --partitions 12 --replication 3
     """
     settings = read_settings(kafka_brokers=kafka_brokers)
     keeper = TopicKeeper(kafka_properties(settings), timeout_s=max(settings.start_wait_s, 1.0))

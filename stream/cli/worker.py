@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import json
+import logging
+from importlib.metadata import version
 
 import click
 
+from stream.worker.logs import set_up_logging
 from stream.worker.settings import documentation, masked, read_settings
 
+log = logging.getLogger(__name__)
 
-@click.command()
+
+EXAMPLE = """\b
+Example:
+  coach worker --start-at earliest --kafka-brokers kafka:9092 --redis-url redis://redis:6379/0
+  coach worker --print-config"""
+
+
+@click.command(epilog=EXAMPLE, short_help="Answer declined decisions from Kafka until it is stopped.")
 @click.option("--start-at", help="earliest, latest, or an RFC 3339 time: where a group that never read begins.")
 @click.option("--kafka-brokers", help="host:port,host:port of the brokers to ask first.")
 @click.option("--redis-url", help="redis://, rediss:// or unix://")
@@ -21,14 +32,12 @@ from stream.worker.settings import documentation, masked, read_settings
 def worker(*, print_config: bool, as_json: bool, **flags: str | None) -> None:
     """Answer declined decisions from Kafka until SIGTERM or Ctrl-C.
 
-    Every setting is an environment variable COACH_*; `coach worker --print-config` lists them all, and the flags here
-    win over them. The log is one JSON object a line on standard error. Start as many workers as there are partitions:
+    Every setting is an environment variable COACH_*, and the flags here win over them; the second example lists them
+    all. The log is one JSON object a line on standard error. Start as many workers as there are partitions:
     they share them out among themselves.
 
     A group that never read a partition begins nowhere by itself: say --start-at once. Offsets that are committed
     already always win over it.
-
-    Example: coach worker --start-at earliest --kafka-brokers kafka:9092 --redis-url redis://redis:6379/0
 
     Exit codes: 0 stopped; 2 a setting or topic is wrong; 3 Kafka, Redis or a bundle could not be reached for too long.
     """
@@ -41,8 +50,8 @@ def worker(*, print_config: bool, as_json: bool, **flags: str | None) -> None:
             for variable, _, meaning in documentation():
                 click.echo(f"{variable}={shown[variable]}  # {meaning}")
         return
-    from stream.worker.logs import set_up_logging  # noqa: PLC0415 - Faust and the model libraries take seconds to import
-    from stream.worker.run import run_worker  # noqa: PLC0415 - as above
-
     set_up_logging(settings.log_level)
+    log.info("worker.starting", extra={"software_version": version("coach-stream"), "group": settings.group})
+    from stream.worker.run import run_worker  # noqa: PLC0415 - Faust and the model libraries take seconds to import
+
     run_worker(settings)

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from stream.demo.figures import by_count, in_milliseconds, own_times_s
-from stream.demo.letter import letter
+from stream.demo.letter import Thirds, letter
 from stream.demo.traffic import Heard, Post
 from stream.events import AuditRecord, DeadLetter, Recommendation
 from stream.recourse.audit import verify
+from stream.wire.answer_lines import answer_line
 from stream.wire.avro_records import decode
 
 LETTERS_SHOWN: Final = 3
@@ -40,7 +41,14 @@ class Account:
         for dead in self.dead_letters:
             yield f"dead letter in stage {dead['stage']}: {dead['error']}: {dead['message']}"
 
-    def letters(self) -> Iterator[str]:
+    def answers(self) -> Iterator[bytes]:
+        """Write out every answer as a line of `coach recommend`, in the order of the decisions."""
+        for post in self.posts:
+            recommendation, record = self.recommendations.get(post.decision_id), self.audits.get(post.decision_id)
+            if recommendation is not None and record is not None:
+                yield answer_line(post.decision_id, recommendation, record["body"], record["body_sha256"])
+
+    def letters(self, thirds: Thirds) -> Iterator[str]:
         """Write out the first answers whose first reasons differ, in the order of the decisions."""
         shown: dict[str, str] = {}
         for post in self.posts:
@@ -48,7 +56,7 @@ class Account:
             if answer is not None and answer["tiers"] and answer["reasons"]:
                 shown.setdefault(answer["reasons"][0]["code"], post.decision_id)
         for decision_id in list(shown.values())[:LETTERS_SHOWN]:
-            yield letter(self.recommendations[decision_id], self.audits[decision_id]["body"])
+            yield letter(self.recommendations[decision_id], self.audits[decision_id]["body"], thirds)
 
 
 def account_of(posts: Sequence[Post], heard: Heard) -> Account:
@@ -75,7 +83,8 @@ def figures(account: Account, heard: Heard, faults: int, worker_log: str) -> lis
         f"recommendations     {len(account.recommendations):,}: {by_count(statuses)}",
         f"answers by tier     {by_count(tiers)}",
         f"audit records       {len(account.audits):,}, each verified without the model: {faults} faults",
-        f"dead letters        {len(account.dead_letters):,}; read twice {heard.duplicates:,}",
+        f"dead letters        {len(account.dead_letters):,}",
+        f"records read twice  {heard.duplicates:,} (delivery is at least once: what is sent again is the same answer)",
         f"decision to answer  {in_milliseconds(list(heard.answered_after_s.values()))}",
         "                    (of it up to 0.1 s because the embedded broker lets an idle reader wait; Kafka itself does not)",
         f"worker's own time   {in_milliseconds(own_times_s(worker_log))} a declined decision",

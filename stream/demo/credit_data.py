@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +14,11 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from stream.errors import ConfigurationError, PoisonError
+from stream.bundle.table_faults import without_cells
+from stream.errors import ConfigurationError, PoisonError, shown
 from stream.events import Value
 from stream.recourse.features import FeatureRules, read_features
+from stream.recourse.toml_files import read_toml
 
 TRAINING_SHARE: Final = 0.7
 SPLIT_SEED: Final = 20_261_127
@@ -58,6 +59,7 @@ def read_credit_data(
     _all_there(path, table, [target, *leave_out], "is named on the command line")
     names = tuple(name for name in table.column_names if name != target and name not in leave_out)
     _all_there(path, table, _tables_of(features_toml), "has a table in features.toml")
+    _all_described(path, names, features_toml)
     rules = read_features(features_toml, names)
     columns: list[list[Value]] = [_values(path, table, rule.name, words=bool(rule.categories)) for rule in rules.rules]
     applications = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
@@ -70,11 +72,18 @@ def read_credit_data(
 
 
 def _tables_of(features_toml: str) -> list[str]:
-    try:
-        return list(tomllib.loads(features_toml))
-    except tomllib.TOMLDecodeError as error:
-        reason = f"features.toml is not valid TOML: {error}"
-        raise ConfigurationError(reason) from error
+    return list(read_toml("features.toml", features_toml))
+
+
+def _all_described(path: Path, names: Collection[str], features_toml: str) -> None:
+    tables = _tables_of(features_toml)
+    if absent := [name for name in names if name not in tables]:
+        more = " and more" if len(absent) > NAMES_SHOWN_MAX else ""
+        reason = (
+            f"features.toml has no table for: {', '.join(map(shown, absent[:NAMES_SHOWN_MAX]))}{more}, of {path}; add "
+            "one per feature, or leave a column that is no feature out with --exclude COLUMN"
+        )
+        raise ConfigurationError(reason)
 
 
 def _table(path: Path) -> pa.Table:
@@ -87,15 +96,15 @@ def _table(path: Path) -> pa.Table:
             column_types={name: pa.string() for name in names}, null_values=NO_VALUE, strings_can_be_null=True
         )
         return pa.csv.read_csv(path, convert_options=as_text)
-    except (OSError, pa.ArrowInvalid) as error:
-        reason = f"cannot read {path}: {error}"
-        raise ConfigurationError(reason) from error
+    except (OSError, ValueError, pa.ArrowException) as error:
+        reason = f"cannot read {path}: {without_cells(error)}"
+        raise ConfigurationError(reason) from None  # the cause repeats the content
 
 
 def _all_there(path: Path, table: pa.Table, wanted: Collection[str], why: str) -> None:
     absent = [name for name in wanted if name not in table.column_names]
     if absent:
-        reason = f"{path} has no column {', '.join(absent[:NAMES_SHOWN_MAX])}, which {why}"
+        reason = f"{path} has no column {', '.join(map(shown, absent[:NAMES_SHOWN_MAX]))}, which {why}"
         raise ConfigurationError(reason)
 
 

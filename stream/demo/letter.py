@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from stream.events import Action, AuditBody, Recommendation, RecommendedTier, Value
 
 WIDTH: Final = 100
 SIDES: Final[tuple[Literal["comparator", "target"], ...]] = ("comparator", "target")
-WHOM_IT_FOLLOWS: Final = {  # the tiers are thirds of the approved applicants, by the model's score
-    "near": "as applicants just past the line",
-    "mid": "as applicants in the middle of the approved",
-    "far": "as applicants well past the line",
-}
+ALL_TOGETHER: Final = "  What would have changed the outcome: all of these steps together"
+ONE_OF: Final = "  What would have changed the outcome: any one of these blocks, all of its steps together"
 
 
-def letter(recommendation: Recommendation, body: AuditBody) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thirds:
+    """The training pool's approved people in thirds by score: the margins at which the middle and the highest begin."""
+
+    middle: float
+    highest: float
+
+    def place(self, margin: float, *, approve: Literal["above", "below"]) -> str:
+        """Say in which third a score is."""
+        sign = 1 if approve == "above" else -1
+        third = (sign * margin >= sign * self.middle) + (sign * margin >= sign * self.highest)
+        return f"as the {('lowest', 'middle', 'highest')[third]} third of the approved"
+
+
+def letter(recommendation: Recommendation, body: AuditBody, thirds: Thirds) -> str:
     """Write out one answer as text of at most WIDTH columns."""
     sides = "approved from" if body["approve"] == "above" else "approved up to"
     score = f"scored {body['probability']:.3f}, {sides} {body['threshold']:g}"
@@ -25,17 +37,39 @@ def letter(recommendation: Recommendation, body: AuditBody) -> str:
         score = f"scored a margin of {body['margin']:.3f}, {sides} {body['threshold']:g}"
     lines = [f"{recommendation['decision_id']}  declined: {score}", "", "  Why"]
     lines += [f"    {i}. {reason['text']}" for i, reason in enumerate(recommendation["reasons"], 1)]
-    lines += [
-        "",
-        "  What would have changed the outcome" if recommendation["tiers"] else "  No feasible change was found",
-    ]
-    for tier in recommendation["tiers"]:
-        lines += list(_tier(tier))
-    return "\n".join([*lines, "", *_checked(body)])
+    worth, left_out = _worth_saying(recommendation["tiers"], 1 if body["approve"] == "above" else -1)
+    lines += ["", (ALL_TOGETHER if len(worth) == 1 else ONE_OF) if worth else "  No feasible change was found"]
+    for tier in worth:
+        lines += list(_tier(tier, thirds.place(tier["margin"], approve=body["approve"])))
+    return "\n".join([*lines, *left_out, "", *_checked(body)])
 
 
-def _tier(tier: RecommendedTier) -> Iterator[str]:
-    yield f"    {tier['tier']}, {WHOM_IT_FOLLOWS[tier['tier']]}: the score would be {tier['probability']:.3f}"
+def _worth_saying(tiers: Sequence[RecommendedTier], sign: int) -> tuple[list[RecommendedTier], list[str]]:
+    """The tiers that offer something of their own, and a line for each other one."""
+    distinct: list[RecommendedTier] = []
+    left_out = []
+    for tier in tiers:
+        same = next((one for one in distinct if one["actions"] == tier["actions"]), None)
+        if same is None:
+            distinct.append(tier)
+        else:
+            left_out.append(f"    ({tier['tier']}: the same steps as {same['tier']})")
+    worth = []
+    for tier in distinct:
+        better = next((one for one in distinct if _is_better(one, tier, sign)), None)
+        if better is None:
+            worth.append(tier)
+        else:
+            left_out.append(f"    ({tier['tier']}: left out; {better['tier']} takes no more effort and scores better)")
+    return worth, left_out
+
+
+def _is_better(one: RecommendedTier, other: RecommendedTier, sign: int) -> bool:
+    return one["effort"] <= other["effort"] and sign * one["margin"] > sign * other["margin"]
+
+
+def _tier(tier: RecommendedTier, place: str) -> Iterator[str]:
+    yield f"    {tier['tier']}: the score would be {tier['probability']:.3f}, {place}"
     for action in tier["actions"]:
         yield from textwrap.wrap(_action(action), WIDTH, initial_indent="      - ", subsequent_indent="        ")
 

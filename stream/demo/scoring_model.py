@@ -12,6 +12,7 @@ import pyarrow.parquet
 import xgboost
 from numpy.typing import NDArray
 
+from stream.bundle.pool_rank import area_under_curve
 from stream.demo.credit_data import CreditData
 
 ROUNDS: Final = 150
@@ -61,16 +62,3 @@ def _write_pool(data: CreditData, training: NDArray[np.int64], pool_file: Path) 
     }
     columns[POOL_TARGET] = [int(data.favourable[i]) for i in training.tolist()]
     pa.parquet.write_table(pa.table(columns), pool_file)
-
-
-def area_under_curve(scores: NDArray[np.float32], favourable: NDArray[np.bool_]) -> float:
-    """The chance that a favourable case scores above an unfavourable one, ties counting half (Mann and Whitney 1947).
-
-    NaN when one of the two groups is empty.
-    """
-    good, bad = np.sort(scores[favourable]), scores[~favourable]
-    if not len(good) or not len(bad):
-        return float("nan")
-    above = len(good) - np.searchsorted(good, bad, "right")
-    level = np.searchsorted(good, bad, "right") - np.searchsorted(good, bad, "left")
-    return float((above + level / 2).sum() / (len(good) * len(bad)))

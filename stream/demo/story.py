@@ -11,11 +11,13 @@ from typing import Final, TypeAlias
 
 from stream.bundle.build import build_bundle
 from stream.bundle.manifest import Manifest
+from stream.bundle.open import open_bundle
 from stream.demo.account import account_of, figures
 from stream.demo.credit_data import CreditData, read_credit_data
 from stream.demo.decider import decisions
 from stream.demo.embedded_kafka import EmbeddedKafka
 from stream.demo.embedded_redis import EmbeddedRedis
+from stream.demo.letter import Thirds
 from stream.demo.scoring_model import POOL_TARGET, Scores, train
 from stream.demo.script import Script
 from stream.demo.traffic import Exchange, Heard, Lines, Post
@@ -39,6 +41,7 @@ class Files:
     pool: Path
     features: Path
     bundle: Path
+    answers: Path
     worker_bundles: Path
     worker_log: Path
 
@@ -50,6 +53,7 @@ class Files:
             pool=folder / "pool.parquet",
             features=folder / "features.toml",
             bundle=folder / "bundle",
+            answers=folder / "answers.jsonl",
             worker_bundles=folder / "worker-bundles",
             worker_log=folder / "worker.log",
         )
@@ -90,8 +94,9 @@ def tell(script: Script, say: Say, progress: Progress) -> list[str]:
             say("   the worker, `coach worker`, runs as a process of its own")
             heard = _exchange(script, settings, worker, posts, manifest, progress)
     account = account_of(posts, heard)
+    files.answers.write_bytes(b"".join(account.answers()))
     faults = list(account.faults())
-    for text in account.letters():
+    for text in account.letters(_thirds(files.bundle, manifest["cutoff_margin"])):
         say("\n" + text)
     say("\n6. The account")
     for line in figures(account, heard, len(faults), files.worker_log.read_text(encoding="utf-8", errors="replace")):
@@ -135,6 +140,13 @@ def _build(script: Script, files: Files, say: Say) -> Manifest:
     )
     say(f"   an audit record can have at most {manifest['audit_record_bytes_max']:,} bytes")
     return manifest
+
+
+def _thirds(bundle: Path, cutoff: float) -> Thirds:
+    """Where the thirds of the pool's approved people begin, by what the model says of them."""
+    model = open_bundle(bundle, verify=False)  # built a moment ago
+    approved = model.matrix.margins[model.matrix.first_past(cutoff, model.policy.sign) :]
+    return Thirds(middle=float(approved[len(approved) // 3]), highest=float(approved[2 * len(approved) // 3]))
 
 
 def _variables(files: Files, kafka: EmbeddedKafka, redis: EmbeddedRedis) -> dict[str, str]:

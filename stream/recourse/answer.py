@@ -101,9 +101,7 @@ def _explain(
     band = model.band(scored.cutoff)
     found = shortfalls(band, scored.slots)
     shares = by_feature(forest, found)
-    body["reasons_ledger"] = reasons_ledger(
-        band, model.rules, scored.slots, found, shares, scored.row, with_trees=model.audit_trees
-    )
+    body["reasons_ledger"] = reasons_ledger(band, model.rules, scored.slots, found, shares, scored.row, splits)
     body["reasons"] = principal_reasons(forest, model.rules, shares, scored.row, sign)
     recommendation["reasons"] = [
         {"code": r["code"], "text": r["text"], "feature": r["feature"]} for r in body["reasons"]

@@ -24,6 +24,8 @@ from stream.recourse.leaf_matrix import LeafMatrix
 
 GRID_POINTS_TRIED = 3  # next to a cell's end, before the cell counts as holding none
 
+EFFORT_MAX = 1e300  # of one move: a sum of such stays finite, whatever an applicant's numbers are
+
 IMMUTABLE = "immutable"
 WRONG_DIRECTION = "against the permitted direction"
 TO_MISSING = "a missing value is never a target"
@@ -160,7 +162,7 @@ class Reach:
         """Price a move of feature j: its cost times |move| in scales; a category, or from no value, counts one scale."""
         rule, own = self.rules.rules[j], float(self.row[j])
         unordered = rule.type == "category" or rule.is_unrecorded(own)
-        return rule.cost * (1.0 if unordered else abs(to - own) / float(self.matrix.scales[j]))
+        return min(rule.cost * (1.0 if unordered else abs(to - own) / float(self.matrix.scales[j])), EFFORT_MAX)
 
     def _why_not(self, j: int, cell: int) -> str | None:
         at = int(self.landings.start[j]) + cell

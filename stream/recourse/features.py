@@ -7,7 +7,6 @@ One table per feature of the model. `min`, `max` and `step` bound what we *sugge
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -24,14 +23,17 @@ from stream.errors import (
     UnknownCategory,
     UnknownFeature,
     WrongFeatureType,
+    shown,
 )
 from stream.events import Value
+from stream.recourse.toml_files import read_toml
 
 FeatureType: TypeAlias = Literal["number", "integer", "category"]
 TYPES: tuple[FeatureType, ...] = ("number", "integer", "category")
 KEYS = {
     "type", "mutability", "min", "max", "step", "no_record", "categories", "unit", "label", "reason", "cost", "group",
 }  # fmt: skip
+NAMES_SHOWN_MAX = 20
 REASON_KEYS = {"code", "too_low", "too_high", "missing"}
 
 
@@ -185,16 +187,12 @@ def read_features(text: str, features: tuple[str, ...]) -> FeatureRules:
 
     Raises: ConfigurationError that names the table and the key.
     """
-    try:
-        tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        msg = f"features.toml is not valid TOML: {error}"
-        raise ConfigurationError(msg) from error
+    tables = read_toml("features.toml", text)
     if missing := [name for name in features if name not in tables]:
-        msg = f"features.toml has no table for: {', '.join(missing)}; add one per feature of the model"
+        msg = f"features.toml has no table for: {_some(missing)}; add one per feature of the model"
         raise ConfigurationError(msg)
     if unknown := [name for name in tables if name not in features]:
-        msg = f"features.toml has tables for features that the model does not have: {', '.join(unknown)}"
+        msg = f"features.toml has tables for features that the model does not have: {_some(unknown)}"
         raise ConfigurationError(msg)
     rules = tuple(_rule(name, tables[name]) for name in features)
     return FeatureRules(
@@ -207,19 +205,24 @@ def read_features(text: str, features: tuple[str, ...]) -> FeatureRules:
     )
 
 
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - NAMES_SHOWN_MAX} more" if len(names) > NAMES_SHOWN_MAX else ""
+    return ", ".join(shown(name) for name in names[:NAMES_SHOWN_MAX]) + more
+
+
 class _Table:
     """One table while it is read: each getter checks one key and says which it was."""
 
     def __init__(self, name: str, table: object) -> None:
         if not isinstance(table, dict):
-            msg = f'features.toml: "{name}" must be a table'
+            msg = f'features.toml: "{shown(name)}" must be a table'
             raise ConfigurationError(msg)
         self.name, self.table = name, table
         if unknown := sorted(set(table) - KEYS):
-            self.refuse(unknown[0], f"is not a known key; known are {', '.join(sorted(KEYS))}")
+            self.refuse(shown(unknown[0]), f"is not a known key; known are {', '.join(sorted(KEYS))}")
 
     def refuse(self, key: str, what: str) -> NoReturn:
-        msg = f'features.toml: ["{self.name}"] {key} {what}'
+        msg = f'features.toml: ["{shown(self.name)}"] {key} {what}'
         raise ConfigurationError(msg)
 
     def word(self, key: str, allowed: tuple[str, ...]) -> str:
@@ -315,7 +318,7 @@ def _reason(table: _Table, name: str, label: str) -> ReasonTexts:
     if not isinstance(raw, dict) or not all(isinstance(text, str) and text.strip() for text in raw.values()):
         table.refuse("reason", f"must be a table of texts with the keys {', '.join(sorted(REASON_KEYS))}")
     if unknown := sorted(set(raw) - REASON_KEYS):
-        table.refuse(f"reason.{unknown[0]}", f"is not a known key; known are {', '.join(sorted(REASON_KEYS))}")
+        table.refuse(f"reason.{shown(unknown[0])}", f"is not a known key; known are {', '.join(sorted(REASON_KEYS))}")
     category = table.table.get("type") == "category"
     return ReasonTexts(
         code=raw.get("code", name),

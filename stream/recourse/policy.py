@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, fields
 from typing import Literal
 
-from stream.errors import ConfigurationError
+from stream.errors import ConfigurationError, shown
+from stream.recourse.toml_files import read_toml
 
 BAND_SIZE_MAX = 65_536  # a band is a reference near the cutoff; more rows than this are the whole pool
 DAYS_MAX = 3_650
@@ -36,14 +36,10 @@ def read_policy(text: str) -> Policy:
 
     Raises: ConfigurationError that names the key.
     """
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        msg = f"policy.toml is not valid TOML: {error}"
-        raise ConfigurationError(msg) from error
+    table = read_toml("policy.toml", text)
     known = [f.name for f in fields(Policy)]
     if unknown := sorted(set(table) - set(known)):
-        msg = f"policy.toml: {unknown[0]} is not a known key; known are {', '.join(known)}"
+        msg = f"policy.toml: {shown(unknown[0])} is not a known key; known are {', '.join(known)}"
         raise ConfigurationError(msg)
     policy = Policy(**table)
     for key, good, what in (

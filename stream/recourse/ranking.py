@@ -16,6 +16,8 @@ from stream.forest.trees import Forest
 from stream.recourse.features import FeatureRules, Mutability
 from stream.recourse.leaf_matrix import LeafMatrix
 
+FARTHEST = 1e300  # of one move, in scales: sums of such stay finite, whatever an applicant's numbers are
+
 _INCREASE_ONLY = int(Mutability.INCREASE_ONLY)
 _DECREASE_ONLY = int(Mutability.DECREASE_ONLY)
 _IMMUTABLE = int(Mutability.IMMUTABLE)
@@ -79,7 +81,7 @@ def _score(  # noqa: PLR0913, PLR0917  (a kernel: arrays, no objects)
             known = not (math.isnan(a) or math.isnan(b))
             if (known and a == b) or (math.isnan(a) and math.isnan(b)):
                 continue
-            step = 1.0 if nominal[j] or not known else abs(b - a) / scales[j]
+            step = 1.0 if nominal[j] or not known else min(abs(b - a) / scales[j], FARTHEST)
             way += step
             label = mutability[j]
             if math.isnan(b) or label == _IMMUTABLE:

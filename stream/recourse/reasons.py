@@ -17,7 +17,7 @@ from stream.forest.trees import Forest
 from stream.forest.walk import decisive_nodes
 from stream.recourse.features import FeatureRules
 from stream.recourse.leaf_matrix import LeafMatrix
-from stream.recourse.table import FeatureShare
+from stream.recourse.table import FeatureShare, SplitRows
 
 REASONS_MAX = 4  # Reg B commentary 9(b)(2)-1: more than four are not likely to help
 
@@ -77,17 +77,13 @@ def reasons_ledger(
     found: list[tuple[int, int, int]],
     shares: dict[int, FeatureShare],
     row: NDArray[np.float64],
-    *,
-    with_trees: bool,
+    splits: SplitRows | None,
 ) -> ReasonsLedger:
-    """Write the shortfall as the published ledger, on request with the sum of each tree."""
+    """Write the shortfall as the published ledger; without `splits` the detail by decisive node is left out."""
     forest = band.forest
-    by_tree: dict[int, int] = {}
-    for tree, _, amount in found:
-        by_tree[tree] = by_tree.get(tree, 0) + amount
     return {
         "divisor": band.size,
-        "margin_gap": str(sum(by_tree.values())),
+        "margin_gap": str(sum(amount for _, _, amount in found)),
         "features": [
             {
                 "feature": forest.features[j],
@@ -100,11 +96,13 @@ def reasons_ledger(
             for j, s in shares.items()
         ],
         "trees": None
-        if not with_trees
+        if splits is None
         else {
-            "tree": list(by_tree),
-            "query_leaf": [int(forest.leaf_id[query[t]]) for t in by_tree],
-            "contribution": [str(c) for c in by_tree.values()],
+            "tree": [tree for tree, _, _ in found],
+            "query_leaf": [int(forest.leaf_id[query[tree]]) for tree, _, _ in found],
+            "contribution": [str(amount) for _, _, amount in found],
+            "node": [int(forest.node_id[node]) for _, node, _ in found],
+            "split": [splits.row(node) for _, node, _ in found],
         },
     }
 

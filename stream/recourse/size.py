@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from stream.forest.ledger import LeafUnits
 from stream.forest.trees import Forest
 from stream.recourse.features import FeatureRules
@@ -55,13 +57,20 @@ def largest_record(
         + len(TIERS) * tier
     )
     tree_rows = trees * (_varint(trees) + 3 * node + _varint(split_rows) + amount) + 6 * BLOCK
+    parted = _nodes_on_a_path(forest)
     detail = (
         len(TIERS) * LEDGERS_A_TIER * tree_rows
-        + trees * (_varint(trees) + node + band_amount + node) + 4 * BLOCK
-        + min(split_rows, len(TIERS) * LEDGERS_A_TIER * trees)
+        + parted * (_varint(trees) + 2 * node + _varint(split_rows) + band_amount) + 5 * BLOCK
+        + trees * node + BLOCK  # query_leaves
+        + min(split_rows, len(TIERS) * LEDGERS_A_TIER * trees + parted)
         * (max(LENGTH + len(rule.name.encode()) for rule in rules.rules) + LENGTH + 2 + DOUBLE + 1)
     )  # fmt: skip
     return LargestRecord(with_trees=body + detail, without_trees=body)
+
+
+def _nodes_on_a_path(forest: Forest) -> int:
+    """Count, over all trees, the splits on the longest path from the root to a leaf: a query can part at no more."""
+    return int(np.maximum.reduceat(forest.depth, forest.first_node[:-1]).sum())
 
 
 def _varint(largest: int) -> int:

@@ -1,14 +1,14 @@
 """Rows of a file as decisions, for work without Kafka: CSV, CSV.gz, Parquet, JSONL or Avro.
 
 A row is either a whole Decision (it has `features`), or flat: the features by name, beside them whatever of a
-decision's own fields the file has as columns. A flat row without an outcome is declined or approved by the model.
+decision's own fields the file has as columns; a column that is a feature's is that feature, whatever its name. A flat
+row without an outcome is declined or approved by the model.
 """
 
 from __future__ import annotations
 
 import lzma
 import math
-import re
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ import pyarrow.csv
 import pyarrow.parquet
 from fastavro.schema import SchemaParseException, UnknownType
 
+from stream.bundle.table_faults import without_cells
 from stream.errors import ConfigurationError, MalformedRecord, PoisonError
 from stream.events import Decision
 from stream.wire.avro_records import LIBRARY_FAULTS
@@ -35,7 +36,6 @@ _OWN_COLUMNS: Final = (
     "threshold_scale", "product", "jurisdiction",
 )  # fmt: skip
 _NUMBERS: Final = ("margin", "probability", "threshold")
-_CONTENT: Final = re.compile(r"'.*'|(?<=columns, got )[0-9]+: .*", re.DOTALL)  # of cells, in messages of pyarrow
 _MISSING_WORDS: Final = ("", "NA", "NaN", "nan", "null", "NULL", "N/A")
 _AVRO_FILE_FAULTS: Final = (*LIBRARY_FAULTS, zlib.error, lzma.LZMAError, SchemaParseException, UnknownType)
 
@@ -71,7 +71,7 @@ def read_rows(path: Path, flat: FlatRows) -> Iterator[Row]:
         for number, fields in enumerate(_records(path, flat)):
             yield fields if isinstance(fields, Row) else _row(number, fields, flat)
     except (OSError, ValueError, pa.ArrowException) as error:
-        msg = f"cannot read {path}: {_CONTENT.sub('(content not shown)', str(error))}"
+        msg = f"cannot read {path}: {without_cells(error)}"
         raise ConfigurationError(msg) from None  # the cause repeats the content
 
 
@@ -180,27 +180,27 @@ def _check_columns(names: list[str], path: Path, flat: FlatRows) -> None:
     if twice := {name for name in names if names.count(name) > 1}:
         msg = f"{path} has two columns of the name {min(twice)}"
         raise ConfigurationError(msg)
-    if "features" not in names and (absent := [f for f in flat.features if f not in names]):
+    flat_rows = "features" not in names or "features" in flat.features
+    if flat_rows and (absent := [f for f in flat.features if f not in names]):
         msg = f"{path} has no column for these features of the model: {', '.join(absent[:5])}"
         raise ConfigurationError(msg)
 
 
 def _row(number: int, fields: Mapping[str, Any], flat: FlatRows) -> Row:
-    given, decided = fields.get("decision_id"), fields.get("outcome") is not None
-    name = str(number if given is None else given)
-    try:
-        if "features" in fields and "features" not in flat.features:
-            whole = {key: _as_json(value) for key, value in fields.items()}
-            return Row(name=name, decision=decision_of({"decision_id": name, **whole}, timed=False), decided=decided)
-        own: dict[str, Any] = {c: fields[c] for c in _OWN_COLUMNS if c in fields and c not in flat.features}
-        whole = {
-            **{key: _as_json(value) for key, value in own.items()},
+    is_whole = "features" in fields and "features" not in flat.features
+    own = fields if is_whole else {c: fields[c] for c in _OWN_COLUMNS if c in fields and c not in flat.features}
+    given, outcome = own.get("decision_id"), own.get("outcome")
+    name, decided = str(number if given is None else given), outcome is not None
+    whole: dict[str, Any] = {"decision_id": name, **{key: _as_json(value) for key, value in own.items()}}
+    if not is_whole:
+        whole |= {
             "decision_id": name,
             "model_id": flat.model_id,
             "model_version": flat.model_version,
-            "outcome": own.get("outcome") or "declined",
+            "outcome": outcome if decided else "declined",
             "features": {f: _missing_as_none(fields[f]) for f in flat.features if f in fields},
         }
+    try:
         return Row(name=name, decision=decision_of(whole, timed=False), decided=decided)
     except PoisonError as error:
         return Row(name=name, decision=error, decided=decided)

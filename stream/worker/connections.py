@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-from typing import Any, Final
+from typing import Any
 
 import redis
 
 from stream.wire.clients import redis_client
+from stream.worker.logs import librdkafka_log
 from stream.worker.settings import Settings
-
-librdkafka_log: Final = logging.getLogger("librdkafka")
 
 
 def kafka_properties(settings: Settings) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from importlib.metadata import version
 from typing import Final
 
@@ -19,7 +20,12 @@ REDRIVE_HEADER: Final = "coach-redrive-id"
 
 def dead_letter(record: Inbound, error: PoisonError, *, topic: str, attempts: int, now_ms: int) -> Output:
     """Write the dead letter of a record: original key, value and headers byte for byte, stage and typed reason."""
-    letter: DeadLetter = {
+    letter = _letter(record, error, attempts=attempts, now_ms=now_ms)
+    return Output(topic=topic, key=record.key, value=encode("DeadLetter", letter))
+
+
+def _letter(record: Inbound, error: PoisonError, *, attempts: int, now_ms: int) -> DeadLetter:
+    return {
         "key": record.key,
         "value": record.value,
         "headers": record.header_list,
@@ -37,6 +43,21 @@ def dead_letter(record: Inbound, error: PoisonError, *, topic: str, attempts: in
         "retryable": error.retryable,
         "redrive_id": _redrive_id(record),
     }
+
+
+def dead_letter_without_value(record: Inbound, error: PoisonError, *, topic: str, attempts: int, now_ms: int) -> Output:
+    """Write the dead letter of a record whose own one `topic` refuses for good: all but the value.
+
+    `message` gives the value's size and sha256. It is retryable whatever the reason, for the original still lies at
+    its topic, partition and offset, and only from there it can be had.
+    """
+    value = record.value or b""
+    told = (
+        f"the value of {len(value)} bytes, sha256 {hashlib.sha256(value).hexdigest()}, is left out, for {topic} does not "
+        f"take it; it lies where it was read; {error}"
+    )
+    letter = _letter(record, error, attempts=attempts, now_ms=now_ms)
+    letter |= {"value": None, "message": told[:MESSAGE_CHARACTERS_MAX], "retryable": True}
     return Output(topic=topic, key=record.key, value=encode("DeadLetter", letter))
 
 

@@ -19,6 +19,10 @@ from stream.worker.patience import Patience
 log = logging.getLogger(__name__)
 
 POLL_S: Final = 0.1
+# The largest record that librdkafka can be told to let through. It counts a record as it is, and brokers count batches
+# as they are compressed: a lower bound here would refuse what its topic takes, and dead letters hold what others sent.
+PRODUCER_BYTES_MAX: Final = 1_000_000_000
+COMPRESSION: Final = "zstd"  # so that what fitted its topic in any other codec fits the dead letters' topic
 # What will not heal by waiting. All else is tried again, except a fatal error of the idempotent producer.
 PERMANENT: Final = frozenset(
     {
@@ -65,15 +69,17 @@ class ProducerBroken(KafkaUnavailable):
 class KafkaDelivery:
     """Delivery through one idempotent producer (acks=all), which is to be used by one thread at a time."""
 
-    def __init__(self, configuration: Mapping[str, Any], *, delivery_timeout_s: float, bytes_max: int) -> None:
-        """`bytes_max` is the largest record of any topic; the producer must not refuse what a topic takes."""
+    def __init__(
+        self, configuration: Mapping[str, Any], *, delivery_timeout_s: float, bytes_max: int = PRODUCER_BYTES_MAX
+    ) -> None:
+        """`bytes_max` is the largest record that is sent at all; the topics' own limits come after it."""
         self._producer = Producer(
             {
                 **configuration,
                 "enable.idempotence": True,
                 "acks": "all",
                 "linger.ms": 1,
-                "compression.type": "lz4",
+                "compression.type": COMPRESSION,
                 "message.max.bytes": bytes_max,
                 "message.timeout.ms": int(delivery_timeout_s * 1000),
             }

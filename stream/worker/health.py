@@ -43,7 +43,7 @@ class HealthServer:
         gauges: Callable[[], Mapping[str, float]],
         ready: Callable[[], bool],
     ) -> None:
-        """Listen on all addresses; `ready` says whether partitions are assigned.
+        """Listen on all addresses; `ready` says whether partitions are assigned and no outage is being waited out.
 
         Raises: ConfigurationError when the port is taken.
         """
@@ -56,7 +56,7 @@ class HealthServer:
                 elif self.path in ("/health", "/ready"):
                     is_ready = ready()
                     status = 200 if is_ready or self.path == "/health" else 503
-                    body = json.dumps({"status": "ready" if is_ready else "starting", **gauges()})
+                    body = json.dumps({"status": "ready" if is_ready else "not ready", **gauges()})
                     self._say(status, "application/json", body)
                 else:
                     self._say(404, "text/plain", "there are /metrics, /health and /ready\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from stream.events import Header, Source
-from stream.wire.times import rfc3339
+from stream.wire.times import TIME_MS_MAX, rfc3339
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +25,10 @@ class Inbound:
 
     @property
     def timestamp(self) -> str | None:
-        """The broker's timestamp as RFC 3339."""
-        return None if self.timestamp_ms is None or self.timestamp_ms < 0 else rfc3339(self.timestamp_ms)
+        """The broker's timestamp as RFC 3339; None where it is none, or later than the year 9999."""
+        if self.timestamp_ms is None or not 0 <= self.timestamp_ms <= TIME_MS_MAX:
+            return None
+        return rfc3339(self.timestamp_ms)
 
     @property
     def source(self) -> Source:

@@ -28,7 +28,7 @@ from stream.recourse.canonical import sha256
 from stream.recourse.model import PublishedModel
 from stream.recourse.record import decision_by_value
 from stream.wire.avro_records import encode
-from stream.wire.decisions import read_decision
+from stream.wire.decisions import DECISION_BYTES_MAX, read_decision
 from stream.worker.dead_letters import SOFTWARE_VERSION
 from stream.worker.inbound import Inbound
 from stream.worker.model_table import ModelTable
@@ -63,7 +63,7 @@ class Approved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """Nobody published the model version that the decision names, yet."""
+    """Nobody published the model version that the decision names, yet, or its bundle is lost for now."""
 
     decision_id: str
     model_id: str
@@ -86,7 +86,7 @@ class OpensModels(Protocol):
     """Whoever gives the model of a publication."""
 
     def model(self, published: ModelPublished) -> PublishedModel:
-        """Raises: DependencyError, CorruptionError."""
+        """Raises: ModelNotPublished, DependencyError, CorruptionError."""
 
 
 # Remembers (decision_id, digest) pairs; True where the id was seen with another digest. Raises RedisUnavailable.
@@ -95,10 +95,11 @@ Remember: TypeAlias = Callable[[Sequence[tuple[str, bytes]]], list[bool]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The largest records that the output topics take, in bytes."""
+    """The largest decision that is read, and the largest records that the output topics take, in bytes."""
 
     audit: int
     recommendation: int
+    decision: int = DECISION_BYTES_MAX
 
 
 class Answerer:
@@ -132,7 +133,7 @@ class Answerer:
     def _outcome(self, record: Inbound) -> Outcome:
         decision: Decision | None = None
         try:
-            decision = read_decision(record.value if record.value is not None else b"")
+            decision = read_decision(record.value or b"", bytes_max=self._limits.decision)
             return self._answered(decision, record)
         except ModelNotPublished as missing:
             if decision is None:

@@ -16,17 +16,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from stream.errors import ConfigurationError, DeliveryRefused, DependencyError, ModelNotPublished
+from stream.errors import BundleLost, DependencyError
 from stream.worker.commit_order import CommitOrder, Entry
 from stream.worker.counters import Counters
-from stream.worker.dead_letters import dead_letter
-from stream.worker.delivery import Delivers, Output, Undeliverable
+from stream.worker.dead_letters import MESSAGE_CHARACTERS_MAX
+from stream.worker.delivery import Delivers
 from stream.worker.inbound import Inbound
 from stream.worker.outcomes import Answered, Approved, Outcome, Refused, Waiting
+from stream.worker.outputs import write_out
 from stream.worker.patience import Abandoned, CalledOff, Patience
 from stream.worker.settings import Settings
 
 log = logging.getLogger(__name__)
+
+BUNDLE_AGAIN_S: Final = 5.0  # before a decision looks again for a bundle that is lost: nobody tells when it is back
 
 LOOK_AGAIN_S: Final = 0.1  # while decisions wait for a model: is it there, are we to stop?
 FRESH_BATCHES_MAX: Final = 2  # how many batches may lie ready before the reader waits
@@ -51,6 +54,7 @@ class Work:
     tries: int = 0
     parked_at_s: float | None = None
     models_seen: int = -1  # how much was published when it was tried last
+    again_at_s: float | None = None  # when it is to be tried whatever was published
     overdue: bool = False
 
 
@@ -87,6 +91,8 @@ class Pipeline:
         self._models_changes = models_changes
         self._more_due = False  # of the parked, more than one batch takes
         self._ended = False
+        self._outage = False
+        self._told_waiting: set[tuple[str, str]] = set()
         self._fresh: deque[Work] = deque()
         self._parked: deque[Work] = deque()
         self._arrived = asyncio.Event()
@@ -133,6 +139,11 @@ class Pipeline:
         """How many decisions are read and not acked."""
         return len(self._order)
 
+    @property
+    def waiting_out(self) -> bool:
+        """Whether an outage is being waited out now."""
+        return self._outage
+
     async def _wait(self) -> None:
         """Wait until there is something to do."""
         if self._fresh or self._more_due:
@@ -152,7 +163,8 @@ class Pipeline:
         for work in self._parked:
             parked_at_s = now_s if work.parked_at_s is None else work.parked_at_s
             work.overdue |= now_s - parked_at_s >= self._settings.model_wait_s
-            due = work.overdue or work.models_seen != published
+            again = work.again_at_s is not None and now_s >= work.again_at_s
+            due = work.overdue or again or work.models_seen != published
             fits = len(batch.work) < parked_max
             (batch.work if due and fits else keep).append(work)
             self._more_due |= due and not fits
@@ -177,11 +189,13 @@ class Pipeline:
         except Abandoned:
             self._let_go()
             return
+        finally:
+            self._outage = False
         self._fresh.extendleft(reversed(batch.rest))
         finished = []
         for work, outcome in zip(batch.work, batch.outcomes, strict=True):
             if isinstance(outcome, Waiting):
-                self._park(work)
+                self._park(work, outcome)
             else:
                 finished.append(work.entry)
         # No await from here to the last ack: a commit in between would see half a batch.
@@ -198,6 +212,7 @@ class Pipeline:
             except DependencyError as away:
                 patience.pause(away)
         patience.progress()
+        self._outage = False
         batch.work, batch.rest = batch.work[: len(outcomes)], batch.work[len(outcomes) :]
         for work in batch.work:
             work.tries += 1 + patience.pauses
@@ -205,44 +220,31 @@ class Pipeline:
             _given_up(work, outcome) if isinstance(outcome, Waiting) and work.overdue else outcome
             for work, outcome in zip(batch.work, outcomes, strict=True)
         ]
-        self._deliver(batch, patience)
+        tried = [(work.record, work.tries) for work in batch.work]
+        batch.outcomes = write_out(self._delivery, self._settings, tried, batch.outcomes, patience)
 
-    def _deliver(self, batch: _Batch, patience: Patience) -> None:
-        topics = self._settings
-        answered = {place: one for place, one in enumerate(batch.outcomes) if isinstance(one, Answered)}
-        for topic, written in ((topics.topic_audit, "audit"), (topics.topic_recommendations, "recommendation")):
-            outputs = {
-                place: Output(topic=topic, key=one.decision_id.encode(), value=getattr(one, written))
-                for place, one in answered.items()
-            }
-            refused = {id(one.output): one for one in self._delivery.deliver(list(outputs.values()), patience)}
-            for place, output in outputs.items():
-                if id(output) in refused:  # without its audit record no recommendation goes out
-                    one = answered.pop(place)
-                    batch.outcomes[place] = Refused(
-                        decision_id=one.decision_id, error=_delivery_refused(topic, refused[id(output)])
-                    )
-        now_ms = time.time_ns() // 1_000_000
-        letters = [
-            dead_letter(work.record, one.error, topic=topics.topic_dlq, attempts=work.tries, now_ms=now_ms)
-            for work, one in zip(batch.work, batch.outcomes, strict=True)
-            if isinstance(one, Refused)
-        ]
-        for lost in self._delivery.deliver(letters, patience):
-            reason = (
-                f"topic {topics.topic_dlq} refuses a dead letter of {len(lost.output.value)} bytes ({lost.reason}); nothing "
-                "of this batch is committed; raise its max.message.bytes (`coach topics apply`) and start again"
-            )
-            raise ConfigurationError(reason)
-
-    def _park(self, work: Work) -> None:
+    def _park(self, work: Work, waiting: Waiting) -> None:
         """Let a decision wait for its model; when too many wait, the oldest waited long enough."""
+        now_s = time.monotonic()
         if work.parked_at_s is None:
-            work.parked_at_s = time.monotonic()
+            work.parked_at_s = now_s
             self._counters.add("decisions_parked")
+            self._tell_of_waiting(waiting)
+        work.again_at_s = now_s + BUNDLE_AGAIN_S if isinstance(waiting.error, BundleLost) else None
         self._parked.append(work)
         for oldest in list(self._parked)[: max(0, len(self._parked) - self._settings.parked_max)]:
             oldest.overdue = True
+
+    def _tell_of_waiting(self, waiting: Waiting) -> None:
+        """One line for each model version, until nothing waits any more."""
+        if not self._parked:
+            self._told_waiting.clear()
+        model = waiting.model_id, waiting.model_version
+        if model not in self._told_waiting and len(self._told_waiting) < self._settings.parked_max:
+            self._told_waiting.add(model)
+            extra = {"model_id": model[0], "model_version": model[1], "reason": waiting.error.reason}
+            bound_s = self._settings.model_wait_s
+            log.warning("decisions.waiting", extra={**extra, "why": str(waiting.error), "wait_max_s": bound_s})
 
     def _full(self) -> bool:
         uncommitted = len(self._order) >= self._settings.uncommitted_max
@@ -284,25 +286,27 @@ class Pipeline:
             elif isinstance(outcome, Refused):
                 self._counters.add("decisions_dead", label=outcome.error.reason)
                 _log_end(
-                    work, outcome.decision_id, "dead_letter", reason=outcome.error.reason, stage=outcome.error.stage
+                    work,
+                    outcome.decision_id,
+                    "dead_letter",
+                    level=logging.WARNING,
+                    reason=outcome.error.reason,
+                    stage=outcome.error.stage,
+                    why=str(outcome.error)[:MESSAGE_CHARACTERS_MAX],
                 )
 
     def _tell_of_outage(self, why: DependencyError, waited_s: float) -> None:
+        self._outage = True
         self._counters.add("outage_pauses")
         log.warning("outage.waiting", extra={"why": str(why), "waited_s": round(waited_s, 3)})
 
 
 def _given_up(work: Work, waiting: Waiting) -> Refused:
     waited_s = 0.0 if work.parked_at_s is None else time.monotonic() - work.parked_at_s
-    error = ModelNotPublished(f"{waiting.error} (waited {waited_s:.0f} s)")
+    error = type(waiting.error)(f"{waiting.error} (waited {waited_s:.0f} s)")
     return Refused(decision_id=waiting.decision_id, error=error)
 
 
-def _delivery_refused(topic: str, refused: Undeliverable) -> DeliveryRefused:
-    reason = f"topic {topic} refuses the record of {len(refused.output.value)} bytes for good: {refused.reason}"
-    return DeliveryRefused(reason)
-
-
-def _log_end(work: Work, decision_id: str | None, status: str, **more: object) -> None:
+def _log_end(work: Work, decision_id: str | None, status: str, *, level: int = logging.INFO, **more: object) -> None:
     where = {"partition": work.record.partition, "offset": work.record.offset}
-    log.info("decision.ended", extra={"decision_id": decision_id, "status": status, **where, **more})
+    log.log(level, "decision.ended", extra={"decision_id": decision_id, "status": status, **where, **more})

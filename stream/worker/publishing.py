@@ -20,6 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from stream.bundle.fetch import fetch_bundle
 from stream.bundle.manifest import Manifest, read_manifest
 from stream.bundle.open import open_bundle
+from stream.bundle.uris import has_secrets, without_secrets
 from stream.errors import ConfigurationError, KafkaUnavailable
 from stream.events import ModelPublished
 from stream.wire.avro_records import encode
@@ -29,11 +30,14 @@ from stream.worker.connections import connect_redis, kafka_properties
 from stream.worker.model_reader import ModelReader
 from stream.worker.model_table import ModelTable, Publication, models_key
 from stream.worker.settings import Settings
+from stream.worker.topics import TopicKeeper
 
 POLL_S: Final = 0.1
 WAIT_MIN_S: Final = 1.0
+BEGINNING_MS: Final = 0  # 1970: no decision that a machine took by a model is older
 
 Progress: TypeAlias = Callable[[int, int], None]  # (bytes done, bytes in all)
+Tell: TypeAlias = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,23 +45,34 @@ class Request:
     """What is to be published, and on whose word."""
 
     uri: str
-    effective_from_ms: int | None = None  # None: from now on
+    effective_from_ms: int | None = None  # None: as `effective_from` finds it
     approved_by: str | None = None
     supersedes: str | None = None
 
 
-def publish(settings: Settings, request: Request, *, progress: Progress = lambda _done, _total: None) -> Publication:
-    """Publish a bundle; return its publication with the epoch.
+def publish(
+    settings: Settings,
+    request: Request,
+    *,
+    progress: Progress = lambda _done, _total: None,
+    tell: Tell = lambda _why: None,
+) -> Publication:
+    """Publish a bundle; return its publication with the epoch. `tell` hears why it is effective from when it is.
 
     Raises: BundleUnavailable or CorruptionError when there is no whole bundle at the URI; ConfigurationError when its
-    revision is published with other content; KafkaUnavailable, RedisUnavailable.
+    revision is published with other content, the URI has a secret in it or names no folder, or there is no topic for
+    it; KafkaUnavailable, RedisUnavailable, DiskUnavailable.
     """
+    _refuse_secrets(request.uri)
     with _bundle_at(request.uri) as (folder, uri):
         manifest, bundle_sha256 = read_manifest(folder)
         open_bundle(folder)  # every file is what the manifest says, and this build can use it
-        published = _record(manifest, bundle_sha256, uri, request)
         properties = kafka_properties(settings)
-        _refuse_other_content(read_models(settings), published)
+        table = read_models(settings)
+        since_ms, why = effective_from(table, manifest, request)
+        published = _record(manifest, bundle_sha256, uri, request, since_ms)
+        _refuse_other_content(table, published)
+        tell(why)
         client = connect_redis(settings)
         publish_bundle(client, folder, progress=progress, chunk_bytes=settings.redis_chunk_bytes)
         epoch = _announce(properties, settings, published)
@@ -68,18 +83,56 @@ def publish(settings: Settings, request: Request, *, progress: Progress = lambda
 def read_models(settings: Settings) -> ModelTable:
     """Read all publications.
 
-    Raises: KafkaUnavailable.
+    Raises: KafkaUnavailable; ConfigurationError when there is no topic of them.
     """
+    wait_s = max(settings.start_wait_s, WAIT_MIN_S)
+    if settings.topic_models not in TopicKeeper(kafka_properties(settings), timeout_s=wait_s).partitions():
+        reason = (
+            f"the brokers at {settings.kafka_brokers} have no topic {settings.topic_models}; create it with "
+            "`coach topics apply`"
+        )
+        raise ConfigurationError(reason)
     table = ModelTable()
     reader = ModelReader(kafka_properties(settings), topic=settings.topic_models, table=table)
     try:
-        reader.read_to_end(max(settings.start_wait_s, WAIT_MIN_S))
+        reader.read_to_end(wait_s)
     finally:
         reader.stop()
     return table
 
 
-def _record(manifest: Manifest, bundle_sha256: str, uri: str, request: Request) -> ModelPublished:
+def effective_from(table: ModelTable, manifest: Manifest, request: Request) -> tuple[int, str]:
+    """From when on a publication answers decisions, and why: as asked, else by what is published already.
+
+    The first publication of a model version answers whatever names the version. A revision published again keeps its
+    time, so that what is answered does not change. A new revision changes nothing for decisions already taken.
+    """
+    if request.effective_from_ms is not None:
+        return request.effective_from_ms, "as asked"
+    version = manifest["model_id"], manifest["model_version"]
+    known = [
+        one for one in table.publications() if (one.published["model_id"], one.published["model_version"]) == version
+    ]
+    for one in known:
+        if one.published["revision"] == manifest["revision"]:
+            return one.effective_from_ms, f"as when it was published before (epoch {one.epoch})"
+    if not known:
+        return BEGINNING_MS, "the first publication of its model version answers every decision that names it"
+    return time.time_ns() // 1_000_000, "a new revision of a published version, from now on"
+
+
+def _refuse_secrets(uri: str) -> None:
+    if has_secrets(uri):
+        reason = (
+            f"the bundle's URI {without_secrets(uri)} has a user, password or signature in it, and topic models would "
+            "show it to all its readers; give workers their access by their own environment, and publish it without"
+        )
+        raise ConfigurationError(reason)
+
+
+def _record(
+    manifest: Manifest, bundle_sha256: str, uri: str, request: Request, effective_from_ms: int
+) -> ModelPublished:
     now_ms = time.time_ns() // 1_000_000
     return {
         "model_id": manifest["model_id"],
@@ -98,7 +151,7 @@ def _record(manifest: Manifest, bundle_sha256: str, uri: str, request: Request) 
         "cutoff_margin": manifest["cutoff_margin"],
         "trees_used": manifest["trees_used"],
         "features": manifest["features"],
-        "effective_from": rfc3339(now_ms if request.effective_from_ms is None else request.effective_from_ms),
+        "effective_from": rfc3339(effective_from_ms),
         "published_at": rfc3339(now_ms),
         "approved_by": request.approved_by,
         "supersedes": request.supersedes,
@@ -110,6 +163,9 @@ def _bundle_at(uri: str) -> Iterator[tuple[Path, str]]:
     """Give the bundle's folder on this host, and the URI by which workers will find it."""
     if "://" not in uri:
         folder = Path(uri).expanduser().resolve()
+        if not folder.is_dir():
+            reason = f"no bundle at {folder}: there is no such folder; build one with `coach bundle build --out {uri}`"
+            raise ConfigurationError(reason)
         yield folder, folder.as_uri()
         return
     space = Path(tempfile.mkdtemp(prefix="coach-publish-"))

@@ -17,7 +17,8 @@ from faust.worker import Worker
 from stream.errors import ConfigurationError, DependencyError, KafkaUnavailable, ModelNotPublished
 from stream.wire.decision_digests import remember
 from stream.worker.app import ack, make_app, release
-from stream.worker.bundle_shelf import BundleShelf
+from stream.worker.broker_watch import BrokerWatch
+from stream.worker.bundle_shelf import BundleShelf, check_folder
 from stream.worker.commit_order import CommitOrder
 from stream.worker.connections import connect_redis, kafka_properties
 from stream.worker.counters import Counters
@@ -29,13 +30,14 @@ from stream.worker.model_reader import ModelReader
 from stream.worker.model_table import ModelTable
 from stream.worker.outcomes import Answerer, Limits
 from stream.worker.pipeline import Pipeline
-from stream.worker.settings import KIB, Settings
+from stream.worker.settings import Settings
 from stream.worker.start_offsets import ensure_start_offsets
 from stream.worker.startup import WAIT_MIN_S, check_kafka, check_redis
 from stream.worker.topics import TopicKeeper
 
 log = logging.getLogger(__name__)
 
+WATCH_TIMEOUT_S: Final = 3.0  # for a broker to give a sign of life
 STOP_GRACE_S: Final = 20.0  # past drain_s: what a stop may take before the process ends without further ado
 DEPENDENCY_UNREACHABLE: Final = 3
 FOUND_SOMETHING_WRONG: Final = 1
@@ -66,6 +68,7 @@ class WorkerProcess:
     def run(self) -> None:
         """See `run_worker`."""
         settings = self._settings
+        check_folder(settings.bundle_dir)
         wait_s = max(settings.start_wait_s, WAIT_MIN_S)
         partitions = check_kafka(settings, TopicKeeper(self._properties, timeout_s=wait_s))
         check_redis(self._client, settings)
@@ -81,7 +84,12 @@ class WorkerProcess:
                 start_at=settings.start_at,
                 timeout_s=wait_s,
             )
-            shelf = BundleShelf(settings.bundle_dir, self._client, models_max=settings.models_max)
+            shelf = BundleShelf(
+                settings.bundle_dir,
+                self._client,
+                models_max=settings.models_max,
+                chunk_bytes=settings.redis_chunk_bytes,
+            )
             self._warm_up(shelf)
             reader.follow()
             self._serve(shelf)
@@ -107,17 +115,18 @@ class WorkerProcess:
             await pipeline.take(record)
 
         app = make_app(settings, take)
-        largest = max(settings.audit_bytes_max, settings.recommendation_bytes_max, settings.dead_letter_bytes_max)
         pipeline = Pipeline(
             answerer=Answerer(
                 table=self._table,
                 models=shelf,
                 remember=self._remember,
-                limits=Limits(audit=settings.audit_bytes_max, recommendation=settings.recommendation_bytes_max),
+                limits=Limits(
+                    audit=settings.audit_bytes_max,
+                    recommendation=settings.recommendation_bytes_max,
+                    decision=settings.decision_bytes_max,
+                ),
             ),
-            delivery=KafkaDelivery(
-                self._properties, delivery_timeout_s=settings.delivery_timeout_s, bytes_max=largest + 64 * KIB
-            ),
+            delivery=KafkaDelivery(self._properties, delivery_timeout_s=settings.delivery_timeout_s),
             order=CommitOrder(ack=ack(app), release=release(app)),
             settings=settings,
             counters=self._counters,
@@ -125,10 +134,13 @@ class WorkerProcess:
             suspended=lambda: not app.flow_control.is_active(),
             models_changes=lambda: self._table.changes,
         )
-        server = self._health(pipeline)
+        watch = BrokerWatch(TopicKeeper(self._properties, timeout_s=WATCH_TIMEOUT_S).partitions)
+        server = self._health(pipeline, watch)
+        watch.start()
         try:
             self._run_faust(app, loop, pipeline)
         finally:
+            watch.stop()
             if server is not None:
                 server.stop()
 
@@ -180,14 +192,14 @@ class WorkerProcess:
     def _remember(self, decisions: Sequence[tuple[str, bytes]]) -> list[bool]:
         return remember(self._client, decisions, self._settings.conflict_window_s)
 
-    def _health(self, pipeline: Pipeline) -> HealthServer | None:
+    def _health(self, pipeline: Pipeline, watch: BrokerWatch) -> HealthServer | None:
         if not self._settings.metrics_port:
             return None
         server = HealthServer(
             self._settings.metrics_port,
             counters=self._counters,
             gauges=lambda: {"parked": pipeline.parked, "uncommitted": pipeline.uncommitted},
-            ready=lambda: self._assigned,
+            ready=lambda: self._assigned and not pipeline.waiting_out and not watch.away,
         )
         server.start()
         return server

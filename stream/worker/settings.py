@@ -7,6 +7,7 @@ in the worker has its bound here.
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -14,8 +15,9 @@ from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias, get_args, get_type_hints
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
+from stream.bundle.uris import MASK, without_secrets
 from stream.errors import ConfigurationError
 from stream.worker.start_at import StartAt, read_start_at
 
@@ -24,14 +26,16 @@ SaslMechanism: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 LogLevel: TypeAlias = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
 PREFIX: Final = "COACH_"
-MASK: Final = "********"
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 # What a dead letter adds to the bytes that it carries: its other fields, with a message of at most 1,000 characters.
 DEAD_LETTER_MARGIN_BYTES: Final = 16 * KIB
 SESSION_MAX_S: Final = 1_800  # brokers refuse a longer session by default (group.max.session.timeout.ms)
 TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
-BROKER: Final = re.compile(r"[^\s,:/]+:\d{1,5}")
+BROKER: Final = re.compile(r"[^\s,:/@]+:\d{1,5}")
+# How Kubernetes tells a pod of the services beside it: one named coach-redis gives COACH_REDIS_PORT=tcp://… and others.
+OF_KUBERNETES: Final = re.compile(r".*(_SERVICE_(HOST|PORT)|_PORT_\d+_(TCP|UDP|SCTP)).*|.*_PORT=(tcp|udp|sctp)://.*")
+MISSPELT_FROM: Final = 0.85  # share of letters in common, from which on a name is taken for a slip
 
 
 def _topic_name(text: str) -> None:
@@ -47,7 +51,13 @@ def _brokers(text: str) -> None:
 
 
 def _redis_url(text: str) -> None:
-    if urlsplit(text).scheme not in ("redis", "rediss", "unix"):
+    try:
+        parts = urlsplit(text)
+        _ = parts.port, parts.hostname  # parsed only now
+    except ValueError:
+        reason = "is no URL (brackets or port?); must be like redis://host:port/number, rediss:// or unix://"
+        raise ValueError(reason) from None
+    if parts.scheme not in ("redis", "rediss", "unix"):
         reason = "must begin with redis://, rediss:// or unix://"
         raise ValueError(reason)
 
@@ -64,12 +74,16 @@ def _anything(_text: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a setting means, and what it may be: numbers from `low` to `high`; a text must pass `check`."""
+    """What a setting means, and what it may be: numbers from `low` to `high`; a text must pass `check`.
+
+    A `secret` is never shown. An `address` may hold secrets: shown without them, and not at all when it is refused.
+    """
 
     doc: str
     low: float = 0
     high: float = 0
     secret: bool = False
+    address: bool = False
     check: Callable[[str], None] = _anything
 
 
@@ -77,9 +91,9 @@ class About:
 class Settings:
     """All that a worker, `coach topics` and `coach model` can be told. Times end in their unit; sizes are bytes."""
 
-    kafka_brokers: Annotated[str, About("host:port,host:port of Kafka brokers to ask first", check=_brokers)] = (
-        "127.0.0.1:9092"
-    )
+    kafka_brokers: Annotated[
+        str, About("host:port,host:port of Kafka brokers to ask first", check=_brokers, address=True)
+    ] = "127.0.0.1:9092"
     kafka_security_protocol: Annotated[SecurityProtocol, About("how to talk to the brokers")] = "PLAINTEXT"
     kafka_sasl_mechanism: Annotated[SaslMechanism, About("how to log in, where the protocol has SASL in it")] = (
         "SCRAM-SHA-512"
@@ -93,7 +107,7 @@ class Settings:
     kafka_certificate_file: Annotated[str, About("PEM file of the client's certificate", check=_readable_file)] = ""
     kafka_key_file: Annotated[str, About("PEM file of the client's key", check=_readable_file)] = ""
     kafka_key_password: Annotated[str, About("password of that key", secret=True)] = ""
-    redis_url: Annotated[str, About("Redis: redis://, rediss:// (TLS) or unix://", check=_redis_url)] = (
+    redis_url: Annotated[str, About("Redis: redis://, rediss:// (TLS) or unix://", check=_redis_url, address=True)] = (
         "redis://127.0.0.1:6379/0"
     )
     redis_ca_file: Annotated[
@@ -185,12 +199,13 @@ class Settings:
 def read_settings(environment: Mapping[str, str] | None = None, **flags: object) -> Settings:
     """Read the settings: a flag that is not None wins over its `COACH_*` variable, which wins over the default.
 
-    An empty variable counts as not set. Variables with the prefix that belong to other parts are left alone.
+    An empty variable counts as not set. Variables with the prefix that belong to other parts are left alone, unless
+    their name is so near to a setting's that it must be a slip.
     Raises: ConfigurationError that names every wrong setting, what is wrong, and what it takes.
     """
     environment = os.environ if environment is None else environment
     values: dict[str, Any] = {}
-    wrong: list[str] = []
+    wrong = _misspelt(environment)
     for name, (kind, about) in _described().items():
         given = flags.get(name)
         if given is None:
@@ -200,9 +215,8 @@ def read_settings(environment: Mapping[str, str] | None = None, **flags: object)
         try:
             values[name] = _read(kind, about, str(given))
         except ValueError as reason:
-            wrong.append(
-                f"{PREFIX}{name.upper()}={MASK if about.secret else repr(without_password(str(given)))}: {reason}"
-            )
+            private = about.secret or about.address
+            wrong.append(f"{PREFIX}{name.upper()}={MASK if private else repr(without_secrets(str(given)))}: {reason}")
     settings = Settings(**values)
     wrong += _contradictions(settings)
     if wrong:
@@ -211,12 +225,14 @@ def read_settings(environment: Mapping[str, str] | None = None, **flags: object)
 
 
 def masked(settings: Settings) -> dict[str, str]:
-    """The settings as `COACH_NAME: value`, with passwords masked, those within URLs too."""
+    """The settings as `COACH_NAME: value`, without secrets, those within URLs too."""
     shown = {}
     for name, (_, about) in _described().items():
         value = getattr(settings, name)
         text = "" if value is None else str(value)
-        shown[PREFIX + name.upper()] = MASK if about.secret and text else without_password(text)
+        if about.secret and text:
+            text = MASK
+        shown[PREFIX + name.upper()] = without_secrets(text) if about.address else text
     return shown
 
 
@@ -227,13 +243,17 @@ def documentation() -> list[tuple[str, str, str]]:
     return [(variable, defaults[variable], meaning) for variable, meaning in meanings.items()]
 
 
-def without_password(url: str) -> str:
-    """A URL as it may be logged; any other text unchanged."""
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    where = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:{MASK}@{where}"))
+def _misspelt(environment: Mapping[str, str]) -> list[str]:
+    """Variables whose names are no setting's, and nearly one."""
+    known = [name.upper() for name in _described()]
+    wrong = []
+    for variable, value in environment.items():
+        name = variable.removeprefix(PREFIX)
+        if name == variable or not value or name in known or OF_KUBERNETES.fullmatch(f"{name}={value}"):
+            continue
+        meant = difflib.get_close_matches(name, known, n=1, cutoff=MISSPELT_FROM)
+        wrong += [f"{variable}: there is no such setting; did you mean {PREFIX}{one}?" for one in meant]
+    return wrong
 
 
 @cache

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Literal
+
+from stream.wire.times import rfc3339, time_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,10 +17,7 @@ class StartAt:
 
     def __str__(self) -> str:
         """As it is written in a setting."""
-        if self.time_ms is None:
-            return self.kind
-        moment = datetime.fromtimestamp(self.time_ms / 1000, UTC)
-        return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return self.kind if self.time_ms is None else rfc3339(self.time_ms)
 
 
 def read_start_at(text: str) -> StartAt:
@@ -31,11 +29,11 @@ def read_start_at(text: str) -> StartAt:
         return StartAt("earliest")
     if text == "latest":
         return StartAt("latest")
-    wanted = "must be earliest, latest, or an RFC 3339 time with its zone such as 2026-11-27T10:15:00Z"
+    wanted = "must be earliest, latest, or an RFC 3339 time with its zone from 1970 on, such as 2026-11-27T10:15:00Z"
     try:
-        moment = datetime.fromisoformat(text)
+        moment_ms = time_ms(text)
     except ValueError:
         raise ValueError(wanted) from None
-    if moment.tzinfo is None:
+    if moment_ms < 0:  # to brokers, times below 0 are words of their own
         raise ValueError(wanted)
-    return StartAt("time", int(moment.timestamp() * 1000))
+    return StartAt("time", moment_ms)

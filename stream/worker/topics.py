@@ -84,6 +84,8 @@ class TopicKeeper:
         """`properties` are those of a confluent-kafka client."""
         self._admin = AdminClient(dict(properties))
         self._timeout_s = timeout_s
+        self._address = str(properties.get("bootstrap.servers", ""))
+        self._protocol = str(properties.get("security.protocol", "PLAINTEXT"))
 
     def apply(self, specs: Iterable[TopicSpec], *, replication: int | None, dry_run: bool) -> list[Finding]:
         """Bring the topics to what they must be; with `dry_run` only say what differs.
@@ -129,7 +131,10 @@ class TopicKeeper:
         try:
             return self._admin.list_topics(timeout=self._timeout_s)
         except KafkaException as error:
-            reason = f"no Kafka broker answered within {self._timeout_s:g} s: {error.args[0].str()}"
+            reason = (
+                f"no Kafka broker answered within {self._timeout_s:g} s at {self._address}: {error.args[0].str()}; is "
+                f"one there, and does it speak {self._protocol} (COACH_KAFKA_SECURITY_PROTOCOL)?"
+            )
             raise KafkaUnavailable(reason) from error
 
     def _check_controller(self) -> None:

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
 from stream.bundle.manifest import MANIFEST
 from stream.cli.bundle import Progress
 from stream.cli.main import coach
-from tests.bundle.inputs import inputs
+from tests.bundle.inputs import inputs, write_pool
+from tests.forest.models import USUAL
 
 
 def run(*arguments: str | Path) -> Result:
@@ -105,6 +108,64 @@ def test_a_secret_file_must_hold_a_secret(tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert "sesame" not in done.output
     assert "sesame" not in (tmp_path / "bundle" / MANIFEST).read_text()
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        ([0, 1], "AUC 0."),
+        (["bad", "good"], "AUC 0."),
+        ([0, 0], "not by target: it holds 1 different values instead of 2"),
+    ],
+)
+def test_a_build_tells_how_the_model_ranks_the_pool(tmp_path: Path, target: list[int | str], told: str) -> None:
+    """Given a target column, text and JSON say how well the model ranks it; without one they say nothing of it."""
+    made = inputs(tmp_path)
+    rows, outcomes = made.rows, USUAL.data()[1]
+    write_pool(tmp_path / "pool.csv", rows, [target[int(y)] for y in outcomes])
+    done = build(tmp_path)
+    assert f"  pool ranked   {told}" in done.stdout
+    shutil.rmtree(tmp_path / "bundle")
+    rank = json.loads(build(tmp_path, "--json").stdout)["pool_rank"]
+    assert rank["column"] == "target"
+    assert (rank["auc"] is None) == (target[0] == target[1])
+    assert rank["auc"] is None or 0.8 < rank["auc"] < 1
+    shutil.rmtree(tmp_path / "bundle")
+    assert made.build(target_column=None).rank is None
+
+
+def test_a_pool_that_the_model_cannot_rank_raises_a_doubt(tmp_path: Path) -> None:
+    """Given outcomes that have nothing to do with the model, the text asks whether this is the pool it was trained on."""
+    made = inputs(tmp_path)
+    write_pool(tmp_path / "pool.csv", made.rows, np.arange(len(made.rows)) % 2)
+    assert "is this the pool that the model was trained on" in build(tmp_path).stdout
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_exits_2_with_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a disk that is full while the bundle is written, the command exits 2, says so, and leaves nothing."""
+    inputs(tmp_path)
+
+    def full(self: Path, content: bytes) -> int:
+        with self.open("wb") as file:
+            file.write(content[:3])
+        with Path("/dev/full").open("wb", buffering=0) as disk:
+            return disk.write(content)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    done = build(tmp_path)
+    assert done.exit_code == 2, done.output
+    assert f"cannot write the bundle at {tmp_path / 'bundle'}: No space left on device" in done.stderr.splitlines()[-1]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["features.toml", "model.json", "pool.csv"]
+
+
+def test_an_out_that_cannot_be_made_exits_2(tmp_path: Path) -> None:
+    """Given an --out below a file, or with a name that no file system takes, the command exits 2 with one line."""
+    inputs(tmp_path)
+    for out in (tmp_path / "pool.csv" / "bundle", tmp_path / ("x" * 300)):
+        done = build(tmp_path, "--out", out)
+        assert done.exit_code == 2, done.output
+        assert done.stderr.splitlines()[-1].startswith("coach: cannot ")
 
 
 @pytest.mark.parametrize("command", [(), ("build",), ("show",)])

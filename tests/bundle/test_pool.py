@@ -95,11 +95,42 @@ def test_a_table_that_does_not_fit_is_refused_by_column(tmp_path: Path, what: st
 
 
 def test_words_that_features_toml_lacks_are_named(tmp_path: Path) -> None:
-    """Given words that have no code, the error counts them and shows some."""
+    """Given words that have no code, the error counts them, says where the first is, and repeats none."""
     path = tmp_path / "pool.csv"
     path.write_text("b\ncar\nboat\nplane\n")
-    with pytest.raises(ConfigurationError, match=r"column 'b' holds 2 words .*: 'boat', 'plane'"):
+    with pytest.raises(ConfigurationError, match=r"column 'b' holds 2 words .* first in row 1 ") as refused:
         read_pool(path, rules_of(b=["car"]), target_column=None)
+    assert "boat" not in str(refused.value)
+
+
+LEAKY: dict[str, bytes] = {
+    "a word where a number is due": b"a,b\n1,2\n3,s3cret\n",
+    "a cell too many": b"a,b\n1,2,s3cret'\n",
+    "a cell that is not UTF-8": b"a,b,c\n1,2,s3cret\xfc\n",
+    "a header that is not UTF-8": b"a,b,s3cret\xfc\n1,2,3\n",
+}
+
+
+@pytest.mark.parametrize("what", LEAKY)
+def test_no_message_repeats_a_cell(tmp_path: Path, what: str) -> None:
+    """Given a CSV that cannot be read because of one cell, the error is one line that does not repeat the cell."""
+    path = tmp_path / "pool.csv"
+    path.write_bytes(LEAKY[what])
+    with pytest.raises(ConfigurationError, match=r"pool .*pool\.csv") as refused:
+        read_pool(path, rules_of(a=None, b=None), target_column="c" if b"c\n" in LEAKY[what] else None)
+    assert "s3cret" not in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert refused.value.__cause__ is None
+
+
+def test_a_target_column_is_there_once(tmp_path: Path) -> None:
+    """Given a target column that is absent or there twice, the error names it."""
+    path = tmp_path / "pool.csv"
+    path.write_text("a,t,t\n1,0,1\n")
+    with pytest.raises(ConfigurationError, match="more than one column 't'"):
+        read_pool(path, rules_of(a=None), target_column="t")
+    with pytest.raises(ConfigurationError, match="no column 'u', which --target-column names"):
+        read_pool(path, rules_of(a=None), target_column="u")
 
 
 def test_parquet_columns_that_hold_no_number_or_no_word_are_refused(tmp_path: Path) -> None:

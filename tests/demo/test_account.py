@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from typing import cast
 
 import pytest
@@ -57,6 +58,15 @@ def test_a_dead_letter_is_a_fault() -> None:
     assert list(account([], dead=(dead,)).faults()) == ["dead letter in stage decode: MalformedRecord: no JSON"]
 
 
+def test_the_answers_are_lines_in_the_order_of_the_decisions() -> None:
+    """Given answers that came in any order, when kept, then each is one line, as the decisions were; none is half."""
+    whole = account([post("b"), post("c"), post("a")], recommended=("a", "b", "c"), audited=("a", "b"))
+    lines = [json.loads(line) for line in whole.answers()]
+    assert [line["decision_id"] for line in lines] == ["b", "a"]
+    assert {*lines[0]} == {"decision_id", "recommendation", "audit"}
+    assert {*lines[0]["audit"]} == {"body", "body_sha256"}
+
+
 def test_the_figures_say_how_many_of_each() -> None:
     """Given an account, when its figures are written, then decisions, answers and latencies have a line each."""
     heard = Heard(answered_after_s={"d-1": 0.008}, duplicates=2)
@@ -67,7 +77,8 @@ def test_the_figures_say_how_many_of_each() -> None:
         "recommendations     1: no_feasible_recourse 1",
         "answers by tier     none",
         "audit records       0, each verified without the model: 3 faults",
-        "dead letters        0; read twice 2",
+        "dead letters        0",
+        "records read twice  2 (delivery is at least once: what is sent again is the same answer)",
         "decision to answer  p50 8.0 ms, p90 8.0 ms, p99 8.0 ms",
         "                    (of it up to 0.1 s because the embedded broker lets an idle reader wait; Kafka itself does not)",
         "worker's own time   p50 4.0 ms, p90 4.0 ms, p99 4.0 ms a declined decision",

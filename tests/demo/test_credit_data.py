@@ -41,6 +41,25 @@ def csv(tmp_path: Path) -> Path:
     return path
 
 
+def test_a_column_without_a_table_is_named_with_both_ways_out(tmp_path: Path) -> None:
+    """Given a column that features.toml does not describe, then the message names it, the table, and --exclude."""
+    path = tmp_path / "loans.csv"
+    path.write_text("customer,purpose,income,ok\n7,house,1.5,1\n8,car,,0\n")
+    with pytest.raises(ConfigurationError, match=r"no table for: customer, .*--exclude COLUMN"):
+        read(path)
+    assert read(path, leave_out=["customer"]).rules.names == ("purpose", "income")
+
+
+@pytest.mark.parametrize("content", [b"purpose,income,ok,s3cret\xfc\n", b"purpose,income,ok\ncar,1,0,s3cret\n"])
+def test_a_file_that_cannot_be_read_is_not_repeated(tmp_path: Path, content: bytes) -> None:
+    """Given a file in another encoding or with a cell too many, then the message names the file and no cell."""
+    path = tmp_path / "loans.csv"
+    path.write_bytes(content)
+    with pytest.raises(ConfigurationError, match=r"cannot read .*loans\.csv") as refused:
+        read(path)
+    assert "s3cret" not in str(refused.value)
+
+
 def test_words_become_codes_and_gaps_become_missing(csv: Path) -> None:
     """Given words, numbers and empty cells, when read, then the matrix holds codes and NaN, the applications words and None."""
     data = read(csv)

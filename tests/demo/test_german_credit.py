@@ -3,6 +3,7 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from stream.demo import german_credit
@@ -44,6 +45,7 @@ def test_what_nobody_should_be_told_to_do_is_not_open() -> None:
     immutable = {name for name, rule in rules.items() if rule["mutability"] == "immutable"}
     assert immutable == {
         "credit_history",
+        "installment_rate_in_percentage_of_disposable_income",
         "number_of_people_being_liable_to_provide_maintenance_for",
         "present_residence_since",
         "purpose",
@@ -51,6 +53,16 @@ def test_what_nobody_should_be_told_to_do_is_not_open() -> None:
     assert rules["credit_amount"]["mutability"] == "decrease_only"
     assert rules["status_of_existing_checking_account"]["mutability"] == "increase_only"
     assert not set(NOT_IN_THE_MODEL) & set(rules)
+
+
+def test_what_looks_like_a_number_is_said_to_be_a_class(csv: Path) -> None:
+    """Given the real file, then the class of the instalment falls with the instalment, as our label says."""
+    data = read_credit_data(csv, features_toml(), target=TARGET, favourable=FAVOURABLE, leave_out=NOT_IN_THE_MODEL)
+    column = {name: data.matrix[:, j] for j, name in enumerate(data.rules.names)}
+    instalment = column["credit_amount"] / column["duration_in_month"]
+    classes = column["installment_rate_in_percentage_of_disposable_income"]
+    medians = [float(np.median(instalment[classes == k])) for k in (1, 2, 3, 4)]
+    assert medians == sorted(medians, reverse=True)
 
 
 def test_the_model_is_better_than_chance_on_rows_it_never_saw(csv: Path, tmp_path: Path) -> None:

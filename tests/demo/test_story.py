@@ -89,13 +89,19 @@ def test_the_whole_story_with_ones_own_data(loans: Path) -> None:
     declined = counts["decisions"].split(", ")[-1].split()[0]
     assert counts["recommendations"].startswith(f"{declined}: ok")
     assert counts["audit records"] == f"{declined}, each verified without the model: 0 faults"
-    assert counts["dead letters"].startswith("0;")
+    assert counts["dead letters"] == "0"
     assert "Your income is low for this loan" in done.stdout
     assert "- Income: from " in done.stdout
     assert "housing: from" not in done.stdout
     assert json.loads((loans / "out" / "bundle" / "manifest.json").read_text())["model_id"] == "demo"
     shown = run([*COACH, "bundle", "show", str(loans / "out" / "bundle")])
     assert shown.returncode == 0, shown.stderr
+    answers, bundle = loans / "out" / "answers.jsonl", loans / "out" / "bundle"
+    assert f"coach audit verify {answers} --bundle {bundle}" in done.stdout
+    verified = run([*COACH, "audit", "verify", str(answers), "--bundle", str(bundle), "--json"])
+    assert verified.returncode == 0, verified.stderr
+    told = json.loads(verified.stdout)
+    assert (str(told["records"]), told["wrong"], told["answered_again"]) == (declined, 0, told["records"])
 
 
 @pytest.mark.parametrize(

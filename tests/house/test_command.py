@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -34,8 +35,17 @@ def test_every_command_explains_itself_with_an_example(words: tuple[str, ...]) -
     """Given any command, when it is asked for help, then it says what it does and shows an example of itself."""
     result = CliRunner().invoke(coach, [*words, "--help"], prog_name="coach")
     assert result.exit_code == 0, result.output
-    example = result.output.partition("Example")[2]
-    assert " ".join(("coach", *words)) in example, "no example"
+    example = result.output.partition("\n  Example:\n    coach")[2]
+    assert f"coach{example}".startswith(" ".join(("coach", *words))), "no example in lines of its own"
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+@pytest.mark.parametrize("words", list(every_command()), ids=lambda words: " ".join(("coach", *words)))
+def test_help_cuts_nothing(words: tuple[str, ...], columns: int) -> None:
+    """Given a terminal of any usual width, when help is shown, then no summary ends in dots, and no prose splits a flag."""
+    result = CliRunner().invoke(coach, [*words, "--help"], prog_name="coach", terminal_width=columns)
+    assert not re.search(r"\.\.\.$", re.sub(r"\[ARGS\]\.\.\.|, \.\.\.", "", result.output), re.MULTILINE), result.output
+    assert not re.search(r"--[a-z-]+-$", result.output, re.MULTILINE), result.output
 
 
 def test_help_imports_no_room() -> None:

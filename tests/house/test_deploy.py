@@ -44,8 +44,8 @@ def test_the_image_is_locked_and_runs_without_rights() -> None:
 
 def test_the_stacks_commands_are_coachs() -> None:
     """Given the stack's services of ours, when their commands are parsed, then coach knows each of them."""
-    commands = [line.split(", ") for line in re.findall(r"command: \[((?:topics|worker).*)\]", COMPOSE)]
-    assert len(commands) == 2
+    commands = [line.split(", ") for line in re.findall(r"command: \[((?:topics|worker|model).*)\]", COMPOSE)]
+    assert len(commands) == 3
     for words in commands:
         context = click.Context(coach)
         group: click.Command = coach
@@ -64,6 +64,12 @@ def test_the_stacks_images_are_pinned() -> None:
     assert all(re.search(r":\d+\.\d+", image) for image in images)
 
 
+def test_the_worker_reads_a_bundle_where_it_was_published() -> None:
+    """Given the stack, when a bundle of ./bundles is published, then its path is the worker's too, and neither writes there."""
+    assert re.findall(r"- (\./bundles:\S+)", COMPOSE) == ["./bundles:/bundles:ro"] * 2
+    assert 'command: [model, publish, "/bundles/${BUNDLE:-bundle}"]' in COMPOSE
+
+
 def test_compose_itself_accepts_the_stack() -> None:
     """Given Docker's own compose, when it reads the stack, then it finds no fault."""
     if (
@@ -72,6 +78,10 @@ def test_compose_itself_accepts_the_stack() -> None:
     ):
         pytest.skip("docker compose is not installed here")
     done = subprocess.run(
-        ["docker", "compose", "config", "--quiet"], cwd=REPOSITORY, capture_output=True, text=True, check=False
+        ["docker", "compose", "--profile", "publish", "config", "--quiet"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -8,12 +8,15 @@ from fractions import Fraction
 from tests.oracles.trees import Tree
 
 
-def shortfall(trees: Sequence[Tree], query: Sequence[int], band: Sequence[Sequence[int]]) -> dict[int, Fraction]:
-    """Feature -> sum over the band of what each tree gives more there than here, at the split where the ways part."""
-    exact: dict[int, Fraction] = {}
+def shortfall(
+    trees: Sequence[Tree], query: Sequence[int], band: Sequence[Sequence[int]]
+) -> dict[tuple[int, int, int], Fraction]:
+    """(tree, split where the ways part, its feature) -> sum over the band of what the tree gives more there than here."""
+    exact: dict[tuple[int, int, int], Fraction] = {}
     for row in band:
-        for tree, own, other in zip(trees, query, row, strict=True):
+        for t, (tree, own, other) in enumerate(zip(trees, query, row, strict=True)):
             if own != other:
-                feature = tree.decisive(own, other)[1]
-                exact[feature] = exact.get(feature, Fraction(0)) + tree.value[other] - tree.value[own]
+                node, feature, *_ = tree.decisive(own, other)
+                gained = exact.get((t, node, feature), Fraction(0)) + tree.value[other] - tree.value[own]
+                exact[t, node, feature] = gained
     return exact

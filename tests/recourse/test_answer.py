@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -24,6 +25,7 @@ from stream.errors import (
     UnknownFeature,
 )
 from stream.recourse.answer import Answer, answer, answer_if_declined
+from stream.recourse.audit import verify
 from stream.recourse.canonical import canonical_json, sha256
 from stream.recourse.features import read_features
 from tests.recourse.lenders import FEATURES, LENDERS, RULES, Approve, Lender, Library, lender
@@ -388,3 +390,49 @@ def test_a_number_too_large_for_the_models_floats_is_refused() -> None:
             continue
         with pytest.raises(NonFiniteFeature, match="limit is too large for the float32"):
             answer(decision, shop.model)
+
+
+@pytest.mark.parametrize("approve", ["above", "below"])
+def test_the_farthest_move_has_a_finite_effort(approve: Approve) -> None:
+    """Given an applicant whose number is the largest there is, then the ranking stays in order, and efforts are finite and add up."""
+    shop = lender("lightgbm", approve)
+    efforts = []
+    for row in shop.declined(20):
+        for name, value in itertools.product(("share", "income"), (-1.7e308, 1.7e308)):
+            answered = answer(shop.decide(row, features={**shop.features_of(row), name: value}), shop.model)
+            assert verify(answered.body, answered.body_sha256, answered.recommendation) == []
+            efforts += [tier["effort"] for tier in answered.body["tiers"] if name in tier["target"]]
+    assert max(efforts) > 1e290
+
+
+NUMBERS = [name for name in FEATURES if name != "purpose"]
+EXTREMES = [0.0, -0.0, 1e-35, -1e-35, 5e-324, 2.0**24 + 1, 2.0**53 + 1, -1e30, 3e38, 1e300, -1.7e308, -9.0, None]
+
+
+@PAIRS
+@settings(max_examples=40)
+@given(
+    place=st.integers(0, 100),
+    extreme=st.dictionaries(
+        st.sampled_from(NUMBERS),
+        st.sampled_from(EXTREMES) | st.floats(allow_nan=False, allow_infinity=False),
+        max_size=4,
+    ),
+)
+def test_any_finite_numbers_are_answered(
+    library: Library, approve: Approve, place: int, extreme: dict[str, float | None]
+) -> None:
+    """Given any finite numbers, to the largest, the answer verifies and the library accepts its targets, or the refusal is typed."""
+    shop = lender(library, approve)
+    features = {**shop.features_of(shop.declined(101)[place]), **extreme}
+    decision = shop.decide(shop.pool[0], features=features)
+    if library == "xgboost" and any(value and abs(value) > 3.4028235e38 for value in extreme.values()):
+        with pytest.raises(NonFiniteFeature):
+            answer(decision, shop.model)
+        return
+    answered = answer(decision, shop.model)
+    assert verify(answered.body, answered.body_sha256, answered.recommendation) == []
+    for tier in answered.body["tiers"]:
+        target = shop.model.rules.encode({**features, **tier["target"]})[None]
+        assert shop.accepts(target).all()
+        assert tier["margin"] == float(shop.owner.ask(target, "margin")[0])

@@ -44,7 +44,7 @@ def test_every_answer_verifies(library: Library, approve: Approve) -> None:
         assert verify(answered.body, answered.body_sha256, answered.recommendation) == []
         body, told = json.loads(json.dumps([answered.body, answered.recommendation]))
         assert verify(body, answered.body_sha256, told) == []
-        assert verify(body, None, None) == []
+        assert verify(body, answered.body_sha256, None) == []
 
 
 # --- one wrong thing at a time, named even where the hash is made to fit ----------------------------------------------
@@ -112,6 +112,16 @@ def tell(path: Callable[[Json], Json], key: Any, value: Any) -> Callable[[Json, 
     return change
 
 
+def in_both(**figures: float) -> Callable[[Json, Json], None]:
+    """Set figures of the first tier in both records alike."""
+
+    def change(body: Json, told: Json) -> None:
+        for record in (body, told):
+            record["tiers"][0].update(figures)
+
+    return change
+
+
 def shift_between_features(body: Json, _: Json) -> None:
     features = comparator(body)["features"]
     features[0]["contribution"], features[1]["contribution"] = (
@@ -125,6 +135,37 @@ def shift_between_trees(body: Json, _: Json) -> None:
     a, b = two_of_different_features(body)
     trees["contribution"][a] = add(trees["contribution"][a], 1)
     trees["contribution"][b] = add(trees["contribution"][b], -1)
+
+
+def shift_between_reasons(body: Json, _: Json) -> None:
+    trees = body["reasons_ledger"]["trees"]
+    names = [body["splits"]["feature"][split] for split in trees["split"]]
+    other = next(k for k, name in enumerate(names) if name != names[0])
+    for k, amount in ((0, 1), (other, -1)):
+        trees["contribution"][k] = add(trees["contribution"][k], amount)
+
+
+def twice_the_same_node(body: Json, _: Json) -> None:
+    for column in body["reasons_ledger"]["trees"].values():
+        column.insert(1, column[0])
+
+
+def a_number_in_its_cell(body: Json) -> Json:
+    """A row of the comparator ledger whose query is a number, and whose other side is an interval."""
+    rows = comparator(body)["features"]
+    return next(f for f in rows if f["other"]["cell"] is not None and isinstance(f["query_value"], float))
+
+
+def tell_a_value(body: Json, _: Json) -> None:
+    a_number_in_its_cell(body)["other"].update(cell=None, value=a_number_in_its_cell(body)["binding_threshold"])
+
+
+def stay_in_the_cell(body: Json, _: Json) -> None:
+    row = a_number_in_its_cell(body)
+    below = row["query_value"] < row["binding_threshold"]
+    row["other"]["cell"].update(low=None if below else row["binding_threshold"], high=None)
+    if below:
+        row["other"]["cell"].update(high=row["binding_threshold"])
 
 
 def swap_contributions(body: Json, _: Json) -> None:
@@ -251,7 +292,7 @@ SPOILT: dict[str, tuple[Callable[[Json, Json], None], str]] = {
         bump(lambda b: comparator(b)["trees"]["contribution"], 0),
         "tree rows do not sum",
     ),
-    "a tree's contribution in the reasons ledger": (
+    "a node's contribution in the reasons ledger": (
         bump(lambda b: b["reasons_ledger"]["trees"]["contribution"], 0),
         "reasons ledger: tree rows do not sum",
     ),
@@ -261,6 +302,16 @@ SPOILT: dict[str, tuple[Callable[[Json, Json], None], str]] = {
     "a unit from one feature to another": (shift_between_features, "not the sum of its decisive splits"),
     "a unit from one tree to another": (shift_between_trees, "not the sum of its decisive splits"),
     "two trees' contributions swapped": (swap_contributions, "not the sum of its decisive splits"),
+    "a unit from one split to another": (shift_between_reasons, "reasons ledger: a feature row is not the sum"),
+    "a split of the reasons twice": (twice_the_same_node, "reasons ledger: a node stands twice"),
+    "a binding threshold": (
+        put(lambda b: comparator(b)["features"][0], "binding_threshold", 0.123),
+        "the binding threshold of",
+    ),
+    "a binding threshold of the reasons": (
+        put(lambda b: b["reasons_ledger"]["features"][0], "binding_threshold", 0.123),
+        "reasons ledger: the binding threshold of",
+    ),
     "two trees swapped": (swap_trees, "not listed once each, in order"),
     "a tree dropped": (drop_tree, "tree rows do not sum"),
     "a tree twice": (twice_the_same_tree, "not listed once each"),
@@ -297,6 +348,8 @@ SPOILT: dict[str, tuple[Callable[[Json, Json], None], str]] = {
         lambda b, _: comparator(b)["features"][0].update(feasible=not comparator(b)["features"][0]["feasible"]),
         "feasible and not feasible at once",
     ),
+    "a comparator's own value": (tell_a_value, "tells a value of the comparator"),
+    "a cell on the query's side": (stay_in_the_cell, "does not part the two sides"),
     "no target ledger": (lambda b, _: b["tiers"][0]["ledgers"].pop("target"), "a ledger is missing"),
     "the margin": (next_float(lambda b: b, "margin"), "margin is not its exact sum"),
     "the exact margin": (bump(lambda b: b, "margin_exact"), "margin is not its exact sum"),
@@ -305,6 +358,10 @@ SPOILT: dict[str, tuple[Callable[[Json, Json], None], str]] = {
     "an absurd unit": (put(lambda b: b, "unit_log2", 10**9), "shape of an audit record"),
     "a tier's margin": (next_float(lambda b: b["tiers"][0], "margin"), "margin after the actions is not"),
     "a tier's rounding": (bump(lambda b: b["tiers"][0], "margin_rounding"), "margin after the actions is not"),
+    "a probability": (put(lambda b: b, "probability", 0.999), "query: the probability is not that of the margin"),
+    "a tier's probability": (in_both(probability=0.123), "near: the probability is not that of the margin"),
+    "a probability that is none": (put(lambda b: b, "probability", 1.5), "not from 0 to 1"),
+    "an effort below nothing": (in_both(effort=-1.0), "the effort is not a finite number from 0"),
     "a cutoff that no target reaches": (out_of_reach, "does not reach the cutoff"),
     "a cutoff that the query reaches": (already_there, "does not fit the margin and the cutoff"),
     "the side that is approved": (other_side, "does not fit the margin and the cutoff"),
@@ -339,6 +396,10 @@ SPOILT: dict[str, tuple[Callable[[Json, Json], None], str]] = {
     "the event's threshold": (decided("threshold", 0.9), "threshold is not the decision's"),
     "the engine": (put(lambda b: b, "engine_version", "0"), "recommendation_id is not the hash"),
     "the bundle": (put(lambda b: b["bundle"], "bundle_sha256", "c" * 64), "recommendation_id is not the hash"),
+    "the bundle's model": (put(lambda b: b["bundle"], "model_version", "x"), "the bundle is of another model"),
+    "which reasons were mapped": (put(lambda b: b, "reasons_mapping", "x"), "reasons_mapping is not"),
+    "the library": (put(lambda b: b, "library", "catboost"), "the library or the side that is approved is unknown"),
+    "an approved decision": (decided("outcome", "approved"), "the decision was not declined"),
     "the id of one record": (tell(lambda t: t, "recommendation_id", "0" * 64), "another recommendation_id"),
     "the person of one record": (tell(lambda t: t, "subject_ref", "s-1"), "another subject_ref"),
     "the revision of one record": (tell(lambda t: t, "revision", 2), "another revision"),
@@ -355,6 +416,12 @@ SPOILT: dict[str, tuple[Callable[[Json, Json], None], str]] = {
         lambda _, t: first_action(t).update(contribution=add(first_action(t)["contribution"], 1)),
         "contribution of",
     ),
+    "an action's direction": (
+        lambda _, t: first_action(t).update(direction="away"),
+        "the direction of",
+    ),
+    "a proof of one record": (tell(lambda t: t, "proven", "yes"), "something is proven"),
+    "an offer that ended before": (tell(lambda t: t, "expires_at", "2020-01-01T00:00:00.000Z"), "does not follow"),
     "an action dropped": (lambda _, t: t["tiers"][0]["actions"].pop(), "actions are not the audited target"),
     "an action twice": (
         lambda _, t: t["tiers"][0]["actions"].append(first_action(t)),
@@ -384,10 +451,11 @@ def test_one_wrong_thing_is_named(
 
 
 def test_a_hash_alone_is_checked() -> None:
-    """Given a good body with another hash, that is the fault; without a hash or a recommendation there is nothing to say."""
+    """Given a good body with another hash or with none, that is the fault; a recommendation may be absent."""
     body, told = one("xgboost")
     assert verify(body, "0" * 64, told) == ["body_sha256 is not the hash of the body"]
-    assert verify(body, None, None) == []
+    assert verify(body, None, told) == ["body_sha256 is missing"]
+    assert verify(body, sha256(body), None) == []
 
 
 def test_a_model_reason_for_another_decline_is_a_fault() -> None:
@@ -395,9 +463,9 @@ def test_a_model_reason_for_another_decline_is_a_fault() -> None:
     shop = lender("lightgbm")
     body: Json = answer(shop.decide(shop.declined(1)[0], decline_basis="fraud"), shop.model).body
     with_reason = {**body, "reasons": [{"code": "R1", "text": "t", "feature": "income", "contribution": "1"}]}
-    assert verify(with_reason, None, None) == ["model reasons for a decline that the model did not make"]
+    assert verify(with_reason, sha256(with_reason), None) == ["model reasons for a decline that the model did not make"]
     with_tier = {**body, "tiers": answer(shop.decide(shop.declined(1)[0]), shop.model).body["tiers"]}
-    assert "the status does not fit the tiers" in verify(with_tier, None, None)
+    assert "the status does not fit the tiers" in verify(with_tier, sha256(with_tier), None)
 
 
 # --- any change at all -----------------------------------------------------------------------------------------------
@@ -446,7 +514,7 @@ def test_no_change_of_a_body_goes_unnoticed(which: int, place: int, new: Json) -
 
 # What the audit record does not prove: how things are called, and times, which are the event's plus policy's days.
 UNPROVEN = {
-    "label", "direction", "unit", "binding_threshold", "proven", "expires_at", "notice_due_at", "replay", "run_id",
+    "label", "direction", "unit", "binding_threshold", "expires_at", "notice_due_at", "replay", "run_id",
 }  # fmt: skip
 
 

@@ -344,6 +344,21 @@ def test_a_group_moves_whole_or_not_at_all(person: Person) -> None:
 
 @settings(max_examples=50)
 @given(person=people())
+def test_a_group_moves_when_each_of_its_features_could(person: Person) -> None:
+    """Given groups, a feature goes where it would go alone, unless one of its group would have to stay; those already there hold nothing up."""
+    reach = person.reach()
+    loose = rules_of(*(dataclasses.replace(r, group=None) for r in person.rules.rules))
+    alone = dataclasses.replace(person, rules=loose).reach().project(person.others)
+    for target, single, other in zip(reach.project(person.others), alone, person.others, strict=True):
+        there = person.cells.of(single[None])[0] == other
+        for j, r in enumerate(person.rules.rules):
+            group = [k for k, s in enumerate(person.rules.rules) if k == j or (s.group == r.group and r.group)]
+            to = single[j] if there[group].all() else person.row[j]
+            assert np.float64(target[j]).tobytes() == np.float64(to).tobytes()
+
+
+@settings(max_examples=50)
+@given(person=people())
 def test_what_stays_has_a_reason_and_what_moves_has_none(person: Person) -> None:
     """Given any comparator, why_not() names a reason for each feature that wanted to move and stayed, and for no other."""
     reach = person.reach()

@@ -29,6 +29,23 @@ def table(more: str) -> str:
     return f"[income]\n{GOOD}{more}\n"
 
 
+BOMBS = {
+    "nested too deeply": "a = " + "[" * 50_000,
+    "too many digits": table(f"min = {'9' * 5_000}"),
+    "not valid TOML": "[income",
+    "no table for: income, x0,": "",
+}
+
+
+@pytest.mark.parametrize("said", BOMBS)
+def test_a_bomb_is_one_line(said: str) -> None:
+    """Given a text that is made to break its reader, when read, then one bounded line says what is wrong."""
+    with pytest.raises(ConfigurationError, match=said) as refused:
+        read_features(BOMBS[said], ("income", *(f"x{i}" for i in range(500))))
+    assert str(refused.value).isprintable()
+    assert len(str(refused.value)) < 500
+
+
 WRONG: dict[str, tuple[str, str]] = {  # the table -> the key that the message must name
     "an unknown key": (table("colour = 1"), "colour"),
     "no type": ('[income]\nmutability = "mutable"', "type"),

@@ -74,7 +74,7 @@ def test_every_tree_that_differs_is_there_with_its_exact_difference(
 @settings(max_examples=5)
 @given(place=st.integers(0, 100))
 def test_a_feature_carries_its_decisive_splits(library: Library, approve: Approve, place: int) -> None:
-    """Given a ledger, each tree goes to the split where the library's two ways part, and a feature's row sums its trees."""
+    """Given a ledger, each tree goes to the split where the library's two ways part, a feature's row sums its trees, and the split that adds most binds."""
     shop = lender(library, approve)
     body = answer(shop.decide(shop.declined(101)[place]), shop.model).body
     splits: Any = body["splits"]
@@ -95,11 +95,14 @@ def test_a_feature_carries_its_decisive_splits(library: Library, approve: Approv
             name: (sums[name], count[name]) for name in count
         }
         for f in ledger["features"]:
-            names = [splits["feature"][s] for s in trees["split"]]
-            held = [
-                splits["threshold"][s] for s, name in zip(trees["split"], names, strict=True) if name == f["feature"]
+            toward = 1 if int(f["contribution"]) >= 0 else -1
+            carried = [
+                (toward * int(amount), splits["threshold"][split])
+                for split, amount in zip(trees["split"], trees["contribution"], strict=True)
+                if splits["feature"][split] == f["feature"]
             ]
-            assert f["binding_threshold"] in held
+            most = max(amount for amount, _ in carried)
+            assert f["binding_threshold"] in [threshold for amount, threshold in carried if amount == most]
 
 
 @PAIRS

@@ -44,6 +44,32 @@ def test_a_wrong_key_is_refused_by_name(text: str, key: str) -> None:
     assert key in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a = " + "[" * 50_000, "nested too deeply"),
+        ("a = " + "{a = " * 50_000, "nested too deeply"),
+        ("epsilon = " + "9" * 5_000, "too many digits"),
+        ("epsilon = ", "not valid TOML"),
+    ],
+    ids=["lists", "tables", "digits", "nothing"],
+)
+def test_a_bomb_is_one_line(text: str, said: str) -> None:
+    """Given TOML that is made to break its reader, when read, then one bounded line says what is wrong."""
+    with pytest.raises(ConfigurationError, match=said) as refused:
+        read_policy(text)
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 300
+
+
+def test_a_key_is_repeated_short_and_printable() -> None:
+    """Given an unknown key that is long and holds control characters, when refused, then the message holds neither."""
+    with pytest.raises(ConfigurationError) as refused:
+        read_policy(f'"\\u001b{"x" * 10_000}" = 1')
+    assert str(refused.value).isprintable()
+    assert len(str(refused.value)) < 300
+
+
 def test_everything_is_optional() -> None:
     """Given an empty file, when read, then the paper's settings hold: no surplus, beta 1, and a band of 256 rows."""
     policy = read_policy("")

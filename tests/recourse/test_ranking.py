@@ -76,6 +76,17 @@ def test_no_eligible_comparator_is_no_score() -> None:
     assert ours(shop, shop.pool[0], ["mutable"] * len(FEATURES), len(shop.pool), 1.0).shape == (0,)
 
 
+def test_a_query_at_the_end_of_the_numbers_is_ranked() -> None:
+    """Given numbers so large that distances overflow, every score is a finite number."""
+    shop = lender("lightgbm")
+    row = shop.declined(1)[0].copy()
+    row[:2] = -1.7e308, 1.7e308
+    found = ours(shop, row, ["mutable"] * len(FEATURES), 0, 1.0)
+    assert np.isfinite(found).all()
+    row[:2] = 1e200
+    assert np.isfinite(ours(shop, row, ["mutable"] * len(FEATURES), 0, 1e200)).all()
+
+
 def test_oneself_scores_nothing() -> None:
     """Given the query itself among the comparators, its score is 0: no leaf differs, and there is no way to go."""
     shop = lender("lightgbm")

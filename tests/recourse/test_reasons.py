@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections import Counter
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from stream.forest.trees import SavedNode, plant
 from stream.recourse.answer import answer
 from stream.recourse.features import read_features
 from stream.recourse.reasons import REASONS_MAX, principal_reasons
-from stream.recourse.table import FeatureShare
+from stream.recourse.table import FeatureShare, by_feature
 from tests.oracles.shortfall import shortfall
 from tests.recourse.lenders import FEATURES, LENDERS, RULES, Approve, Lender, Library, Rows, lender
 
@@ -53,15 +54,39 @@ def test_the_ledger_is_the_shortfall_against_the_band(
     exact = shortfall(shop.trees, own, shop.owner.leaves(band).tolist())
     unit = Fraction(2) ** body["unit_log2"]
     assert ledger["divisor"] == len(band)
+    of_feature = {j: sum(a for (_, _, k), a in exact.items() if k == j) for j in sorted({j for _, _, j in exact})}
     published = {f["feature"]: int(f["contribution"]) * unit for f in ledger["features"]}
-    assert published == {FEATURES[j]: amount for j, amount in sorted(exact.items())}
+    assert published == {FEATURES[j]: amount for j, amount in of_feature.items()}
+    assert [f["trees"] for f in ledger["features"]] == [len({t for t, _, k in exact if k == j}) for j in of_feature]
     assert int(ledger["margin_gap"]) * unit == sum(exact.values())
     assert [f["code"] for f in ledger["features"]] == [CODES.get(name, name) for name in published]
-    assert ledger["trees"] is not None
-    assert ledger["trees"]["query_leaf"] == [own[t] for t in ledger["trees"]["tree"]]
-    for t, amount in zip(ledger["trees"]["tree"], ledger["trees"]["contribution"], strict=True):
-        alone = shortfall(shop.trees[t : t + 1], own[t : t + 1], shop.owner.leaves(band)[:, t : t + 1].tolist())
-        assert int(amount) * unit == sum(alone.values())
+    trees: Any = ledger["trees"]
+    splits: Any = body["splits"]
+    assert trees["tree"] == sorted(trees["tree"])
+    assert trees["query_leaf"] == [own[t] for t in trees["tree"]]
+    at = [FEATURES.index(splits["feature"][split]) for split in trees["split"]]
+    amounts = [int(amount) * unit for amount in trees["contribution"]]
+    assert dict(zip(zip(trees["tree"], trees["node"], at, strict=True), amounts, strict=True)) == exact
+    assert len(amounts) == len(exact)
+
+
+@PAIRS
+def test_a_pool_short_of_the_cutoff_still_gives_reasons(library: Library, approve: Approve) -> None:
+    """Given a threshold that nobody of the pool meets, the rows nearest to it stand for the band, and there are reasons."""
+    shop = lender(library, approve)
+    score = shop.sign * shop.owner.ask(shop.pool, "margin").astype(np.float64)
+    beyond = shop.sign * (float(score.max()) + 1)
+    row = shop.declined(1)[0]
+    body = answer(shop.decide(row, threshold=beyond, threshold_scale="margin"), shop.model).body
+    nearest = sorted(range(len(score)), key=lambda i: (score[i], i))[-24:]
+    exact = shortfall(
+        shop.trees, shop.owner.leaves(row[None])[0].tolist(), shop.owner.leaves(shop.pool[nearest]).tolist()
+    )
+    assert body["status"] == "no_feasible_recourse"
+    assert body["reasons"]
+    assert body["reasons_ledger"] is not None
+    assert body["reasons_ledger"]["divisor"] == 24
+    assert int(body["reasons_ledger"]["margin_gap"]) * Fraction(2) ** body["unit_log2"] == sum(exact.values())
 
 
 @PAIRS
@@ -86,6 +111,27 @@ def expected_reasons(body: AuditBody, sign: int) -> list[tuple[str, int]]:
     for f in body["reasons_ledger"]["features"]:
         by_code[f["code"]] += sign * int(f["contribution"])
     return sorted(((c, n) for c, n in by_code.items() if n > 0), key=lambda p: (-p[1], p[0]))[:4]
+
+
+def test_the_split_that_adds_most_to_a_features_side_binds() -> None:
+    """Given one feature's shortfalls at several splits, two of one tree, they are summed, its trees counted, and the largest on the sum's side binds, of equals the first."""
+    splits = [
+        SavedNode(number=0, feature=0, value=1.0, left=1, right=2),
+        SavedNode(number=0, value=0.0),
+        SavedNode(number=1, feature=0, value=2.0, left=3, right=4),
+        SavedNode(number=1, value=0.0),
+        SavedNode(number=2, value=1.0),
+    ]
+    forest = plant(
+        [splits, splits], library="lightgbm", library_version="", objective="", features=("income",), base_margin=0.0,
+        sigmoid=1.0,
+    )  # fmt: skip
+    first, inner, second = 0, 2, 5  # the root of one tree, its other split, and the root of the other tree
+    found = by_feature(forest, [(0, first, 5), (0, inner, -9), (1, second, -3)])
+    assert found == {0: FeatureShare(contribution=-7, trees=2, binding_node=inner)}
+    found = by_feature(forest, [(0, inner, 5), (0, first, -9), (1, second, 5)])
+    assert found == {0: FeatureShare(contribution=1, trees=2, binding_node=inner)}
+    assert by_feature(forest, []) == {}
 
 
 @PAIRS

@@ -81,7 +81,7 @@ def query_of(shop: Lender, row: Rows, tightened: dict[str, str], threshold: floa
         query_row=without_no_record(row[None], model.rules)[0],
         mutability=mutability,
         first=first,
-        beta=1.0,
+        beta=model.policy.beta,
     )
     cells = model.cells.of(row[None])[0]
     reach = reach_of(model.rules, model.matrix, model.landings, row=row, cells=cells, mutability=mutability)
@@ -174,6 +174,28 @@ def test_the_library_accepts_every_target(library: Library, approve: Approve) ->
     assert found.tolist() == margins
     assert (shop.sign * found >= shop.sign * np.array(cutoffs)).all()
     assert len(targets) > 100
+
+
+@PAIRS
+def test_an_answer_is_what_ranking_and_search_give(library: Library, approve: Approve) -> None:
+    """Given policy's beta and epsilon, overrides, and people with sentinels, each tier of an answer has the comparator, rank and target of the search."""
+    shop = lender(library, approve).with_policy(beta=0.4, epsilon=0.2)
+    rows = shop.declined(25).copy()
+    rows[::2, FEATURES.index("accounts")] = -9
+    searched = 0
+    for row in rows[~shop.accepts(rows)]:
+        query = query_of(shop, row, {"income": "increase_only"})
+        found = {target.tier: target for target in query.found}
+        body = answer(shop.decide(row, policy_overrides={"income": "increase_only"}), shop.model).body
+        assert [tier["tier"] for tier in body["tiers"]] == list(found)
+        for tier in body["tiers"]:
+            same = found[tier["tier"]]
+            assert (tier["rank"], tier["from_tercile"]) == (same.rank, same.from_tercile)
+            assert tier["comparator"]["reference"] == shop.model.matrix.references[same.comparator].tobytes().hex()
+            target = shop.model.rules.encode(shop.features_of(row) | tier["target"])
+            assert target.tobytes() == same.target.tobytes()
+            searched += 1
+    assert searched > 40
 
 
 @PAIRS

@@ -10,12 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream.events import AuditRecord
+from stream.forest.trees import SavedNode, plant
 from stream.recourse.answer import Answer, answer
 from stream.recourse.features import read_features
+from stream.recourse.leaf_matrix import build_leaf_matrix
+from stream.recourse.model import published_model
+from stream.recourse.policy import Policy
 from stream.recourse.size import largest_record
 from stream.wire.avro_records import encode
 from stream.wire.decisions import decision_dict
-from tests.recourse.lenders import FEATURES, LENDERS, RULES, Approve, Lender, Library, lender
+from tests.recourse.lenders import FEATURES, IDENTITY, LENDERS, RULES, Approve, Lender, Library, lender
 
 PAIRS = pytest.mark.parametrize(("library", "approve"), LENDERS)
 
@@ -91,6 +95,43 @@ def test_the_bound_is_not_idle(library: Library, approve: Approve) -> None:
     sizes = [len(encode("AuditRecord", record(answered))) for answered in shop.answers(20)]
     arrived = len(encode("Decision", decision_dict(shop.decide(shop.pool[0]))))
     assert max(sizes) <= bound(shop, arrived) <= 10 * max(sizes)
+
+
+def test_the_bound_holds_where_every_tree_and_feature_counts() -> None:
+    """Given a person who differs from everyone accepted in all of 400 trees and must move everything, the record fills most of the bound."""
+    names = tuple(f"feature {j}" for j in range(40))
+    digits = np.random.default_rng(0).random(400)  # leaves of 53 bits and splits of their own, as real ones are
+    trees = [
+        [
+            SavedNode(number=0, feature=t % len(names), value=float(digits[t]) - 0.5, left=1, right=2),
+            SavedNode(number=0, value=-float(digits[-t])),
+            SavedNode(number=1, value=float(digits[t])),
+        ]
+        for t in range(400)
+    ]
+    forest = plant(
+        trees, library="lightgbm", library_version="4.7.0", objective="binary", features=names, base_margin=0.0,
+        sigmoid=1.0,
+    )  # fmt: skip
+    rules = read_features("".join(f'["{n}"]\ntype = "number"\nmutability = "mutable"\n' for n in names), names)
+    pool = np.repeat([[-1.0], [1.0]], 30, axis=0) * np.ones(len(names))
+    matrix = build_leaf_matrix(forest, pool, rules, "above", b"key")
+    model = published_model(
+        identity=IDENTITY, forest=forest, rules=rules, policy=Policy(), matrix=matrix, threshold=float(matrix.margins[-1]),
+        threshold_scale="margin", audit_trees=True,
+    )  # fmt: skip
+    decision = dataclasses.replace(
+        lender("lightgbm").decide(np.zeros(len(FEATURES))), features=dict.fromkeys(names, -1.0), disclosures={}
+    )
+    answered = answer(decision, model)
+    assert [len(tier["target"]) for tier in answered.body["tiers"]] == [len(names)] * 3
+    arrived = len(encode("Decision", decision_dict(decision)))
+    largest = largest_record(forest, model.units, rules, band_size=model.policy.band_size, decision_bytes=arrived)
+    size = len(encode("AuditRecord", record(answered)))
+    assert largest.with_trees / 3 < size <= largest.with_trees
+    short = dataclasses.replace(model, audit_trees=False)
+    size = len(encode("AuditRecord", record(answer(decision, short))))
+    assert largest.without_trees / 3 < size <= largest.without_trees
 
 
 @pytest.mark.parametrize("library", ["xgboost", "lightgbm"])

@@ -36,10 +36,10 @@ def inject() -> None:
             time.sleep(SLOW_S)
         return answer(decision, model)
 
-    def faulty_read(value: bytes) -> Any:
+    def faulty_read(value: bytes, **limits: int) -> Any:
         if RAISE_IN_DECODE and f'"{RAISE_IN_DECODE}"'.encode() in value:
             _ = 1 / 0
-        return read_decision(value)
+        return read_decision(value, **limits)
 
     def faulty_expect(reports: Any, output: Any) -> Any:
         report = expect(reports, output)

@@ -77,7 +77,7 @@ def test_wrong_settings_and_missing_topics_are_exit_code_2_and_named(stack: Stac
     with room(stack, tmp_path, partitions=1) as here:
         told = last_line(here, 2, "worker", COACH_BATCH_MAX="0", COACH_KAFKA_BROKERS="nowhere")
         assert "COACH_BATCH_MAX='0'" in told
-        assert "COACH_KAFKA_BROKERS='nowhere'" in told
+        assert "COACH_KAFKA_BROKERS=" in told
         told = last_line(here, 2, "worker", COACH_TOPIC_AUDIT="no-such-audit")
         assert "no-such-audit" in told
         assert "coach topics apply" in told
@@ -108,7 +108,7 @@ def test_topics_apply_creates_checks_and_mends(real_stack_or_none: Stack | None,
 
 
 def test_publish_and_list(stack: Stack, toy: Lender, tmp_path: Path) -> None:
-    """Given a bundle, when it is published by the command, then the list shows it as current and cached; the same revision with another content is refused with 2, and an unreadable URI with 3."""
+    """Given a bundle, when it is published by the command, then the list shows it as current and cached; the same revision with another content is refused with 2, a folder that does not exist with 2, and an unreadable URI with 3."""
     with room(stack, tmp_path, partitions=1) as here:
         done = command(here, "model", "publish", str(toy.bundle), "--effective-from", "2026-01-01T00:00:00Z", "--json")
         assert done.returncode == 0, done.stderr
@@ -121,7 +121,12 @@ def test_publish_and_list(stack: Stack, toy: Lender, tmp_path: Path) -> None:
             True,
         )
         assert "published already" in last_line(here, 2, "model", "publish", str(toy_other(tmp_path)))
-        assert "no bundle at" in last_line(here, 3, "model", "publish", str(tmp_path / "nothing"))
+        assert "no bundle at" in last_line(here, 2, "model", "publish", str(tmp_path / "nothing"))
+        assert "cannot be read" in last_line(here, 3, "model", "publish", (tmp_path / "nothing").as_uri())
+        told = last_line(here, 2, "model", "publish", "s3://user:hunter2@bucket/bundle")
+        assert "hunter2" not in told
+        for arguments in (["list"], ["publish", str(toy.bundle)]):
+            assert "coach topics apply" in last_line(here, 2, "model", *arguments, COACH_TOPIC_MODELS="no-such-models")
 
 
 def toy_other(folder: Path) -> Path:

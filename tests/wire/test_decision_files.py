@@ -12,7 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from stream.errors import ConfigurationError, InvalidDecision, MalformedRecord, NonFiniteFeature, WrongFeatureType
+from stream.errors import (
+    ConfigurationError,
+    InvalidDecision,
+    MalformedRecord,
+    NonFiniteFeature,
+    UnknownOutcome,
+    WrongFeatureType,
+)
 from stream.events import Decision
 from stream.wire.decision_files import LINE_BYTES_MAX, FlatRows, Row, read_rows
 from stream.wire.decisions import decision_dict, decision_of
@@ -191,6 +198,35 @@ def test_a_feature_without_a_column_is_named(tmp_path: Path, name: str) -> None:
     WRITERS[name](tmp_path / name, [{"decision_id": "d", "income": 1.0, "purpose": "car"}])
     with pytest.raises(ConfigurationError, match=r"no column for these features of the model: region"):
         next(read_rows(tmp_path / name, FLAT))
+
+
+OWN_NAMES = ("decision_id", "outcome", "margin", "threshold_scale", "product", "features")
+
+
+@pytest.mark.parametrize("form", ["rows.csv", "rows.parquet", "rows.jsonl"])
+def test_a_feature_may_have_the_name_of_a_field(tmp_path: Path, form: str) -> None:
+    """Given a model whose features are called as a decision's own fields are, then the columns are the features."""
+    flat = FlatRows(model_id="m", model_version="1", features=OWN_NAMES, words={})
+    WRITERS[form](tmp_path / form, [{name: float(k) for k, name in enumerate(OWN_NAMES)}] * 2)
+    rows = list(read_rows(tmp_path / form, flat))
+    assert [(row.name, row.decided) for row in rows] == [("0", False), ("1", False)]
+    (decision, _) = _decisions(rows)
+    assert decision.features == {name: float(k) for k, name in enumerate(OWN_NAMES)}
+    assert (decision.margin, decision.product, decision.outcome) == (None, None, "declined")
+
+
+def test_an_outcome_of_no_word_is_a_fault_of_its_row(tmp_path: Path) -> None:
+    """Given an outcome that is an empty text, when the row is read, then it is refused and not taken as declined."""
+    (tmp_path / "rows.jsonl").write_text(json.dumps(ROWS[0] | {"outcome": ""}), "utf-8")
+    (row,) = read_rows(tmp_path / "rows.jsonl", FLAT)
+    assert isinstance(row.decision, UnknownOutcome)
+
+
+def test_column_names_that_are_not_utf8_are_one_line(tmp_path: Path) -> None:
+    """Given a CSV in another encoding, when it is read, then the message says that it is not UTF-8."""
+    (tmp_path / "rows.csv").write_bytes(b"income,purpose,region,m\xfcll\n1,car,N,2\n")
+    with pytest.raises(ConfigurationError, match=r"rows\.csv: it is not UTF-8 text"):
+        list(read_rows(tmp_path / "rows.csv", FLAT))
 
 
 def test_a_column_that_comes_twice_is_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from stream.errors import DependencyError, KafkaUnavailable, ModelNotPublished, PoisonError
+from stream.errors import BundleLost, DependencyError, KafkaUnavailable, ModelNotPublished, PoisonError
 from stream.worker.commit_order import CommitOrder, Held
 from stream.worker.counters import Counters
 from stream.worker.delivery import Output, Undeliverable
@@ -61,10 +61,11 @@ class Book:
 
 
 class FakeAnswerer:
-    """Answers by the words of the value: `answer ID`, `approve ID`, `poison ID`, `wait MODEL ID`. Models become known by `publish`, and `fail` makes the next calls raise."""
+    """Answers by the words of the value: `answer ID`, `approve ID`, `poison ID`, `wait MODEL ID`, `lost MODEL ID`. Models become known by `publish`, and `fail` makes the next calls raise."""
 
     def __init__(self) -> None:
         self.published: set[str] = set()
+        self.found: set[str] = set()  # whose bundle came back, without a word
         self.changes = 0
         self.failures: list[Exception] = []
         self.batches: list[list[int]] = []
@@ -89,11 +90,12 @@ class FakeAnswerer:
                 return answered(name)
             case ["approve", name]:
                 return Approved(decision_id=name, digest=b"")
-            case ["wait", model, name]:
-                if model in self.published:
+            case ["wait" | "lost" as why, model, name]:
+                if model in (self.published if why == "wait" else self.found):
                     return answered(name)
-                missing = ModelNotPublished(f"nobody published {model}")
-                return Waiting(decision_id=name, model_id=model, model_version="1", error=missing)
+                nobody = ModelNotPublished(f"nobody published {model}")
+                error = nobody if why == "wait" else BundleLost(f"the bundle of {model} is nowhere")
+                return Waiting(decision_id=name, model_id=model, model_version="1", error=error)
             case _:
                 return Refused(decision_id=None, error=PoisonError("it is poison"))
 

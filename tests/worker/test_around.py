@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import io
 import json
 import logging
+import threading
+import time
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 from faust.types import TP
 from faust.types.tuples import ConsumerMessage, Message
 
-from stream.errors import ConfigurationError, MalformedRecord
+from stream.errors import ConfigurationError, KafkaUnavailable, MalformedRecord
 from stream.wire.avro_records import decode
 from stream.worker.app import OURS, make_app
+from stream.worker.broker_watch import BrokerWatch
 from stream.worker.counters import Counters
-from stream.worker.dead_letters import MESSAGE_CHARACTERS_MAX, REDRIVE_HEADER, dead_letter
+from stream.worker.dead_letters import MESSAGE_CHARACTERS_MAX, REDRIVE_HEADER, dead_letter, dead_letter_without_value
 from stream.worker.health import HealthServer
 from stream.worker.inbound import Inbound
-from stream.worker.logs import JsonLines
+from stream.worker.logs import ForeignOnce, JsonLines
 from stream.worker.settings import DEAD_LETTER_MARGIN_BYTES, Settings
 from stream.worker.topics import AUDIT_RETENTION_MS, DAY_MS, topic_specs
 from tests.kafka.brokers import free_ports
@@ -84,6 +88,63 @@ def test_a_dead_letter_is_bounded_and_names_its_redrive() -> None:
     assert len(read["message"]) == MESSAGE_CHARACTERS_MAX
     assert (read["redrive_id"], read["timestamp"], read["attempts"]) == ("r-7", None, 3)
     assert read["last_seen"] >= read["first_seen"]
+
+
+def test_a_dead_letter_of_any_time_can_be_written() -> None:
+    """Given a record whose timestamp is beyond the year 9999, when its dead letter is written, then it has none."""
+    far = dataclasses.replace(inbound(1), timestamp_ms=2**62)
+    for write in (dead_letter, dead_letter_without_value):
+        letter = write(far, MalformedRecord("why"), topic="dlq", attempts=1, now_ms=1_000)
+        assert decode(letter.value)[1]["timestamp"] is None
+
+
+def test_other_peoples_lines_do_not_flood_the_log() -> None:
+    """Given a library that repeats itself, when it is logged, then one line of each logger and level goes out in a while, the next with the number of those left out; ours all go out, and a coordinator that starts is not worth a line."""
+    now_s = [0.0]
+    once = ForeignOnce(every_s=30.0, clock=lambda: now_s[0])
+
+    def goes(name: str, level: int = logging.ERROR, text: str = "away") -> tuple[bool, int]:
+        record = logging.LogRecord(name, level, "", 0, text, (), None)
+        return once.filter(record), getattr(record, "suppressed", 0)
+
+    assert [goes("aiokafka") for _ in range(3)] == [(True, 0), (False, 0), (False, 0)]
+    assert goes("librdkafka") == (True, 0)
+    assert goes("aiokafka", logging.WARNING) == (True, 0)
+    assert [goes("stream.worker.run") for _ in range(2)] == [(True, 0)] * 2
+    now_s[0] = 30.0
+    assert goes("aiokafka") == (True, 2)
+    assert goes("faust", text="[Error 14] GroupLoadInProgressError") == (False, 0)
+
+
+def test_an_outage_of_the_brokers_is_told_of_and_its_end_too(caplog: pytest.LogCaptureFixture) -> None:
+    """Given brokers that go away and come back, when they are watched, then the log says once that they are waited for and once that it is over."""
+    caplog.set_level("INFO")
+    gone = threading.Event()
+
+    def ask() -> None:
+        if gone.is_set():
+            reason = "nobody answers"
+            raise KafkaUnavailable(reason)
+
+    watch = BrokerWatch(ask, every_s=0.01)
+    watch.start()
+    try:
+        assert not watch.away
+        gone.set()
+        until(lambda: watch.away)
+        time.sleep(0.1)
+        gone.clear()
+        until(lambda: not watch.away)
+    finally:
+        watch.stop()
+    assert [one.message for one in caplog.records] == ["outage.waiting", "outage.over"]
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + 5
+    while not condition():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.005)
 
 
 def test_a_log_line_is_one_json_object() -> None:

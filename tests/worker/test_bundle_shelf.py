@@ -11,11 +11,12 @@ import redis
 
 from stream.bundle.manifest import read_manifest
 from stream.demo.embedded_redis import EmbeddedRedis
-from stream.errors import BundleUnavailable, ModelNotPublished
+from stream.errors import BundleLost, ConfigurationError, DiskUnavailable, ModelNotPublished, RedisUnavailable
 from stream.events import ModelPublished
 from stream.wire.clients import redis_client
 from stream.wire.leaf_cache import holds_bundle, publish_bundle
-from stream.worker.bundle_shelf import BundleShelf
+from stream.worker import bundle_shelf
+from stream.worker.bundle_shelf import BundleShelf, check_folder
 from tests.service.lender import Lender, toy_lender
 from tests.worker.test_model_table import published
 
@@ -77,14 +78,30 @@ def test_a_damaged_copy_is_kept_aside_and_replaced(toy: Lender, client: redis.Re
     assert (aside / "features.toml").read_text().endswith("# changed\n")
 
 
-def test_without_redis_and_uri_everything_waits(toy: Lender, client: redis.Redis, tmp_path: Path) -> None:
-    """Given neither Redis nor the URI has it, when asked for, then it is BundleUnavailable; with a local copy neither is needed."""
+def test_a_bundle_that_is_nowhere_concerns_its_own_decisions_alone(
+    toy: Lender, client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given neither Redis nor the URI has it, when asked for, then it is BundleLost, and not looked for again at once; when Redis does not answer, which may hold it, everything waits; with a local copy neither is needed."""
     away = publication(toy, bundle_uri=(tmp_path / "nowhere").as_uri())
     nobody = redis_client("redis://127.0.0.1:1/0", timeout_s=0.2)
-    with pytest.raises(BundleUnavailable, match="not in Redis, and the bundle at"):
-        BundleShelf(tmp_path / "a", client, models_max=2).model(away)
-    with pytest.raises(BundleUnavailable):
+    shelf = BundleShelf(tmp_path / "a", client, models_max=2)
+    with pytest.raises(BundleLost, match="not in Redis, and the bundle at"):
+        shelf.model(away)
+    publish_bundle(client, toy.bundle)
+    with pytest.raises(BundleLost):
+        shelf.model(away)
+    monkeypatch.setattr(bundle_shelf, "LOST_FOR_S", 0.0)
+    monkeypatch.setattr(bundle_shelf, "LOOKING_SHARE", 0)
+    client.flushall()
+    again = BundleShelf(tmp_path / "a", client, models_max=2)
+    with pytest.raises(BundleLost):
+        again.model(away)
+    publish_bundle(client, toy.bundle)
+    assert again.model(away).identity["bundle_sha256"] == away["bundle_sha256"]
+    shutil.rmtree(tmp_path / "a")
+    with pytest.raises(RedisUnavailable):
         BundleShelf(tmp_path / "a", nobody, models_max=2).model(away)
+    (tmp_path / "a").mkdir(exist_ok=True)
     shutil.copytree(toy.bundle, tmp_path / "a" / away["bundle_sha256"])
     held = BundleShelf(tmp_path / "a", nobody, models_max=2).model(away)
     assert held.identity["bundle_sha256"] == away["bundle_sha256"]
@@ -102,6 +119,34 @@ def test_another_bundle_at_the_uri_concerns_its_own_decisions_alone(
             shelf.model(swapped)
     with pytest.raises(ModelNotPublished, match="says that it is"):
         shelf.model(publication(toy, model_id="somebody-else"))
+
+
+def test_an_open_bundle_under_another_name_is_refused_too(toy: Lender, client: redis.Redis, tmp_path: Path) -> None:
+    """Given a bundle that is open, when a publication names it as another model's, then that model's decisions are refused."""
+    shelf = BundleShelf(tmp_path, client, models_max=2)
+    shelf.model(publication(toy))
+    with pytest.raises(ModelNotPublished, match="says that it is"):
+        shelf.model(publication(toy, model_id="somebody-else"))
+    assert shelf.model(publication(toy)).identity["model_id"] == toy.name
+
+
+def test_a_folder_that_cannot_be_used_is_named(toy: Lender, client: redis.Redis, tmp_path: Path) -> None:
+    """Given a file where the folder of bundles should be, when a worker starts, then it is a wrong setting; when it becomes so later, everything waits."""
+    check_folder(tmp_path / "new")
+    in_the_way = tmp_path / "file"
+    in_the_way.write_text("")
+    for folder in (in_the_way, in_the_way / "below"):
+        with pytest.raises(ConfigurationError, match="COACH_BUNDLE_DIR"):
+            check_folder(folder)
+        with pytest.raises(DiskUnavailable, match="COACH_BUNDLE_DIR"):
+            BundleShelf(folder, client, models_max=2).model(publication(toy))
+
+
+def test_redis_is_refilled_in_pieces_of_the_set_size(toy: Lender, client: redis.Redis, tmp_path: Path) -> None:
+    """Given a size of pieces, when Redis is refilled from the URI, then none there is larger."""
+    BundleShelf(tmp_path, client, models_max=2, chunk_bytes=1024).model(publication(toy))
+    pieces = [key for key in client.scan_iter() if not key.endswith(b":manifest")]
+    assert max(client.strlen(key) for key in pieces) == 1024
 
 
 def test_only_the_last_bundles_stay_open(toy: Lender, client: redis.Redis, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from stream.bundle.open import open_bundle
-from stream.errors import BundleUnavailable, CorruptionError
+from stream.errors import BundleLost, CorruptionError, RedisUnavailable
 from stream.events import ModelPublished
 from stream.recourse.model import PublishedModel
 from stream.wire.avro_records import decode, encode
@@ -127,6 +127,21 @@ def test_an_unpublished_version_waits(toy: Lender, models: Models) -> None:
     assert memory.seen == {}
 
 
+def test_a_lost_bundle_makes_its_decision_wait_and_no_other(toy: Lender, models: Models) -> None:
+    """Given a bundle that is nowhere, when a decision of its model is read, then it waits."""
+    models.failure = BundleLost("nowhere")
+    outcome = only(answerer(models), read(toy.decision(toy.declined(1)[0])))
+    assert isinstance(outcome, Waiting)
+    assert outcome.error.reason == "BundleLost"
+
+
+def test_a_decision_over_the_set_size_is_refused_unread(toy: Lender, models: Models) -> None:
+    """Given a bound on decisions, when one is larger, then it is refused with the bound."""
+    outcome = only(answerer(models, None, decision=100), read(toy.decision(toy.declined(1)[0])))
+    assert isinstance(outcome, Refused)
+    assert "at most 100" in str(outcome.error)
+
+
 @pytest.mark.parametrize("record", ["audit", "recommendation"])
 def test_a_record_over_its_topics_limit_is_refused_before_it_is_sent(toy: Lender, models: Models, record: str) -> None:
     """Given a limit that the record does not fit, when answered, then the refusal names the record, both sizes and the setting."""
@@ -146,7 +161,7 @@ def test_a_fault_of_ours_is_a_retryable_refusal_without_its_text(toy: Lender, mo
     assert "1234" not in str(outcome.error)
 
 
-@pytest.mark.parametrize("failure", [BundleUnavailable("away"), CorruptionError("sums differ")])
+@pytest.mark.parametrize("failure", [RedisUnavailable("away"), CorruptionError("sums differ")])
 def test_what_concerns_everyone_is_raised(toy: Lender, models: Models, failure: Exception) -> None:
     """Given a dependency that is away, or two of our own numbers that disagree, when it comes up, then it is raised, and nothing is remembered."""
     memory = Memory()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Coroutine
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from stream.errors import ConfigurationError, CorruptionError, KafkaUnavailable, RedisUnavailable
 from stream.wire.avro_records import decode
+from stream.worker import pipeline
 from tests.worker.fakes import Bench, bench, inbound
 
 
@@ -122,6 +124,7 @@ def test_an_outage_is_waited_out_with_nothing_acked() -> None:
             await here.until(lambda: here.book.committed() == [0, 1])
             assert len(here.delivery.values("audit")) == 2
             assert here.counters.total("outage_pauses") == 3
+            assert not here.pipeline.waiting_out
 
     run(story())
 
@@ -168,6 +171,68 @@ def test_without_its_audit_record_no_recommendation_goes_out() -> None:
     run(story())
 
 
+def test_a_dead_letter_too_large_for_its_topic_is_kept_without_its_value(caplog: pytest.LogCaptureFixture) -> None:
+    """Given a dead-letter topic that refuses one letter for good, when it is due, then the same goes out without its value, with the value's size and digest, retryable, and with an error in the log; the others are untouched and the stream goes on."""
+
+    async def story() -> None:
+        async with bench() as here:
+            large = inbound(1, value=b"poison " * 1_000)
+            here.delivery.refuse = lambda output: len(output.value) > 5_000
+            await here.take(inbound(0), large, inbound(2, value=b"poison"), inbound(3))
+            await here.until(lambda: here.book.committed() == [0, 1, 2, 3])
+            other, without = (decode(value)[1] for value in here.delivery.values("decisions.dlq"))
+            assert (other["offset"], other["value"], other["retryable"]) == (2, b"poison", False)
+            assert (without["offset"], without["value"], without["retryable"]) == (1, None, True)
+            assert (without["key"], without["error"]) == (large.key, "PoisonError")
+            assert [(one["key"], one["value"]) for one in without["headers"]] == list(large.headers)
+            digest = hashlib.sha256(large.value or b"").hexdigest()
+            assert f"7000 bytes, sha256 {digest}" in without["message"]
+            assert "it is poison" in without["message"]
+
+    run(story())
+    (told,) = [one for one in caplog.records if one.message == "dead_letter.without_value"]
+    assert told.levelname == "ERROR"
+
+
+def test_a_lost_bundle_stalls_nobody_and_is_looked_for_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Given decisions whose bundle is nowhere, when others come, then those are answered; the bundle is looked for again without a new publication, the wait is told of once, and when the bundle is back they are answered."""
+    monkeypatch.setattr(pipeline, "BUNDLE_AGAIN_S", 0.05)
+
+    async def story() -> None:
+        async with bench() as here:
+            await here.take(*(inbound(offset, value=f"lost m w{offset}".encode()) for offset in range(3)))
+            await here.until(lambda: here.pipeline.parked == 3)
+            await here.take(inbound(3), inbound(0, partition=1))
+            await here.until(lambda: here.book.committed(1) == [0])
+            await here.pause(0.3)
+            assert not here.pipeline.waiting_out
+            here.answerer.found.add("m")
+            await here.until(lambda: here.book.committed() == [0, 1, 2, 3])
+            assert reasons(here) == []
+
+    run(story())
+    assert [one.message for one in caplog.records].count("decisions.waiting") == 1
+
+
+def test_a_bundle_that_stays_lost_makes_a_retryable_dead_letter(caplog: pytest.LogCaptureFixture) -> None:
+    """Given a decision whose bundle is nowhere, when the wait is over, then it is a retryable dead letter of that reason, told of in the log as a warning with its decision_id."""
+
+    async def story() -> None:
+        async with bench(model_wait_s=0.2) as here:
+            await here.take(inbound(0, value=b"lost m w"))
+            await here.until(lambda: here.book.committed() == [0])
+            letter = decode(here.delivery.values("decisions.dlq")[0])[1]
+            assert (letter["error"], letter["stage"], letter["retryable"]) == ("BundleLost", "resolve", True)
+
+    run(story())
+    (told,) = [one for one in caplog.records if one.message == "decision.ended"]
+    extra = vars(told)
+    assert (told.levelname, extra["decision_id"], extra["reason"]) == ("WARNING", "w", "BundleLost")
+    assert "is nowhere" in extra["why"]
+
+
 def test_a_dead_letter_that_cannot_be_kept_ends_the_worker() -> None:
     """Given a dead-letter topic that refuses a letter, when one is due, then the run ends naming what to do, nothing acked."""
 
@@ -203,6 +268,7 @@ def test_a_stop_in_an_outage_is_bounded() -> None:
         async with bench(outage_max_s=60.0, drain_s=0.2) as here:
             here.delivery.down = True
             await here.take(inbound(0), inbound(1))
+            await here.until(lambda: here.pipeline.waiting_out)
             await here.pause(0.1)
             here.suspended = True
             await here.until(lambda: len(here.book.released) == 2, timeout_s=1.0)

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from stream.bundle.uris import MASK
 from stream.errors import ConfigurationError
-from stream.worker.settings import DEAD_LETTER_MARGIN_BYTES, MASK, Settings, documentation, masked, read_settings
+from stream.worker.settings import DEAD_LETTER_MARGIN_BYTES, Settings, documentation, masked, read_settings
 from stream.worker.start_at import StartAt, read_start_at
 
 
@@ -32,7 +33,8 @@ def test_every_wrong_setting_is_named_at_once() -> None:
     with pytest.raises(ConfigurationError) as raised:
         read_settings(wrong)
     for name, value in wrong.items():
-        assert f"{name}={value!r}: " in str(raised.value)
+        shown = MASK if name in ("COACH_KAFKA_BROKERS", "COACH_REDIS_URL") else repr(value)
+        assert f"{name}={shown}: " in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -60,10 +62,38 @@ def test_secrets_are_never_shown() -> None:
     shown = masked(read_settings(environment))
     assert "hunter" not in str(shown)
     assert shown["COACH_KAFKA_SASL_PASSWORD"] == MASK
-    assert shown["COACH_REDIS_URL"] == f"rediss://user:{MASK}@cache:6380/1"
-    with pytest.raises(ConfigurationError) as raised:
-        read_settings({"COACH_REDIS_URL": "https://user:hunter5@cache"})
-    assert "hunter5" not in str(raised.value)
+    assert shown["COACH_REDIS_URL"] == f"rediss://{MASK}@cache:6380/1"
+    for name, wrong in (
+        ("COACH_REDIS_URL", "https://user:hunter5@cache"),
+        ("COACH_REDIS_URL", "user:hunter5@cache:6379"),
+        ("COACH_REDIS_URL", "redis://user:hunter5@[::1"),
+        ("COACH_REDIS_URL", "redis://:hunter5@cache:port"),
+        ("COACH_KAFKA_BROKERS", "hunter5@kafka:9092"),
+        ("COACH_BATCH_MAX", "redis://hunter5@cache"),
+    ):
+        with pytest.raises(ConfigurationError, match=name) as raised:
+            read_settings({name: wrong})
+        assert "hunter5" not in str(raised.value)
+    for url in ("redis://hunter6@cache:6379/0", "redis://cache:6379/0?password=hunter6"):
+        assert "hunter" not in masked(read_settings({"COACH_REDIS_URL": url}))["COACH_REDIS_URL"]
+
+
+def test_a_misspelt_setting_is_refused_and_other_variables_are_left_alone() -> None:
+    """Given a variable whose name is nearly a setting's, when read, then the error names what was meant; variables of other parts and of Kubernetes are left alone."""
+    for name, meant in (("COACH_KAFKA_BROKER", "COACH_KAFKA_BROKERS"), ("COACH_MODEL_WAIT", "COACH_MODEL_WAIT_S")):
+        with pytest.raises(ConfigurationError, match=f"{name}: .*did you mean {meant}"):
+            read_settings({name: "1"})
+    others = {
+        "COACH_DATA": "x",
+        "COACH_DEBUG": "1",
+        "COACH_REDIS_PORT": "tcp://10.0.0.1:6379",
+        "COACH_METRICS_SERVICE_PORT": "80",
+        "COACH_KAFKA_PORT_9092_TCP_ADDR": "10.0.0.1",
+        "COACH_SCHEMA_REGISTRY_URL": "http://registry",
+        "COACH_TOPIC_NOTICES": "notices",
+        "COACH_KAFKA_BROKER": "",
+    }
+    assert read_settings(others) == Settings()
 
 
 def test_every_setting_is_documented_and_has_a_bound() -> None:
@@ -95,7 +125,19 @@ def test_where_to_start_can_be_said_in_three_ways(text: str, read: StartAt) -> N
     assert read_start_at(str(read)) == read
 
 
-@pytest.mark.parametrize("text", ["", "now", "2026-11-27", "2026-11-27T10:15:00", "1795774500"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "now",
+        "2026-11-27",
+        "2026-11-27T10:15:00",
+        "1795774500",
+        "0001-01-01T00:00:00+14:00",
+        "9999-12-31T23:59:59-12:00",
+        "1969-12-31T23:59:59Z",
+    ],
+)
 def test_a_start_without_zone_or_sense_is_refused(text: str) -> None:
     """Given a time without a zone or another word, when read, then it is refused with what it takes."""
     with pytest.raises(ValueError, match="RFC 3339"):

@@ -1,0 +1,22 @@
+"""What may be said of a table that cannot be read: why, and never what is in its cells."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from stream.errors import shown
+
+_CONTENT: Final = re.compile(r"'.*'|(?<=columns, got )[0-9]+: .*", re.DOTALL)  # of cells, in messages of pyarrow
+REASON_CHARACTERS_MAX: Final = 300
+
+
+def without_cells(error: Exception) -> str:
+    """Say why, in one line; what pyarrow quotes of the content is masked.
+
+    Raise the new error `from None`, for the cause repeats the content.
+    """
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8 text"
+    masked = _CONTENT.sub("(content not shown)", str(error))
+    return shown(" ".join(masked.split()), REASON_CHARACTERS_MAX)

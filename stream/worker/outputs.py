@@ -1,0 +1,79 @@
+"""A batch's outcomes -> records on their topics, in the order that loses nothing.
+
+Every audit record is acknowledged by the brokers, then every recommendation, then every dead letter. What a topic
+refuses for good is a dead letter; a dead letter that is refused goes again without its value; if that is refused, the
+worker ends, and nothing of the batch is committed.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from stream.errors import ConfigurationError, DeliveryRefused
+from stream.worker.dead_letters import dead_letter, dead_letter_without_value
+from stream.worker.delivery import Delivers, Output, Undeliverable
+from stream.worker.inbound import Inbound
+from stream.worker.outcomes import Answered, Outcome, Refused
+from stream.worker.patience import Patience
+from stream.worker.settings import Settings
+
+log = logging.getLogger(__name__)
+
+Tried: TypeAlias = tuple[Inbound, int]  # a record, and how often it was tried
+
+
+def write_out(
+    delivery: Delivers, topics: Settings, tried: Sequence[Tried], outcomes: Sequence[Outcome], patience: Patience
+) -> list[Outcome]:
+    """Write everything of a batch; return its outcomes, with those refused whose records a topic does not take.
+
+    Raises: as `Delivers.deliver` does; ConfigurationError when a dead letter cannot be kept at all.
+    """
+    settled = list(outcomes)
+    answered = {place: one for place, one in enumerate(outcomes) if isinstance(one, Answered)}
+    for topic, written in ((topics.topic_audit, "audit"), (topics.topic_recommendations, "recommendation")):
+        outputs = {
+            place: Output(topic=topic, key=one.decision_id.encode(), value=getattr(one, written))
+            for place, one in answered.items()
+        }
+        refused = {id(one.output): one for one in delivery.deliver(list(outputs.values()), patience)}
+        for place, output in outputs.items():
+            if id(output) in refused:  # without its audit record no recommendation goes out
+                error = _delivery_refused(topic, refused[id(output)])
+                settled[place] = Refused(decision_id=answered.pop(place).decision_id, error=error)
+    dead = [(*one, outcome) for one, outcome in zip(tried, settled, strict=True) if isinstance(outcome, Refused)]
+    if dead:
+        _write_dead_letters(delivery, topics.topic_dlq, dead, patience)
+    return settled
+
+
+def _write_dead_letters(
+    delivery: Delivers, topic: str, dead: Sequence[tuple[Inbound, int, Refused]], patience: Patience
+) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    letters = [
+        dead_letter(record, refused.error, topic=topic, attempts=tries, now_ms=now_ms)
+        for record, tries, refused in dead
+    ]
+    unkept = {id(one.output): one.reason for one in delivery.deliver(letters, patience)}
+    shorter = []
+    for (record, tries, refused), letter in zip(dead, letters, strict=True):
+        if id(letter) in unkept:
+            why = f"topic {topic} refuses the letter of {len(letter.value)} bytes: {unkept[id(letter)]}"
+            where = {"partition": record.partition, "offset": record.offset}
+            log.error("dead_letter.without_value", extra={"decision_id": refused.decision_id, **where, "why": why})
+            shorter.append(dead_letter_without_value(record, refused.error, topic=topic, attempts=tries, now_ms=now_ms))
+    for lost in delivery.deliver(shorter, patience) if shorter else ():
+        reason = (
+            f"topic {topic} refuses a dead letter of {len(lost.output.value)} bytes ({lost.reason}); nothing of this "
+            "batch is committed; raise its max.message.bytes (`coach topics apply`) and start again"
+        )
+        raise ConfigurationError(reason)
+
+
+def _delivery_refused(topic: str, refused: Undeliverable) -> DeliveryRefused:
+    reason = f"topic {topic} refuses the record of {len(refused.output.value)} bytes for good: {refused.reason}"
+    return DeliveryRefused(reason)

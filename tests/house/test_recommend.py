@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from stream.cli.main import coach
+from stream.recourse.answer import answer_if_declined
+from tests.bundle.inputs import inputs
+
+
+@pytest.fixture
+def lender(tmp_path: Path) -> Path:
+    """A folder with a bundle, and with 400 applications as CSV."""
+    inputs(tmp_path).build()
+    return tmp_path
+
+
+def recommend(folder: Path, *more: str | Path, source: str = "pool.csv") -> Result:
+    given = ["recommend", "--bundle", folder / "bundle", "--input", folder / source, *more]
+    return CliRunner().invoke(coach, [str(word) for word in given])
+
+
+def drafts(folder: Path) -> list[Path]:
+    return list(folder.glob(".coach-*"))
+
+
+def test_answers_go_to_the_file_and_replace_what_was_there(lender: Path) -> None:
+    """Given an --output that exists, then it holds the new answers alone, keeps its mode, and nothing lies beside it."""
+    out = lender / "answers.jsonl"
+    out.write_text("old\n" * 10_000)
+    out.chmod(0o640)
+    done = recommend(lender, "--output", out)
+    assert done.exit_code == 0, done.output
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert f"{len(lines)} declined rows answered" in done.stderr
+    assert out.stat().st_mode & 0o777 == 0o640
+    assert not drafts(lender)
+    assert done.stdout == ""
+    assert recommend(lender).stdout_bytes == out.read_bytes()
+
+
+def test_a_link_is_written_through(lender: Path) -> None:
+    """Given an --output that is a link to a file, then the file is written and the link stays one."""
+    (lender / "link").symlink_to(lender / "real.jsonl")
+    assert recommend(lender, "--output", lender / "link").exit_code == 0
+    assert (lender / "link").is_symlink()
+    assert (lender / "real.jsonl").stat().st_size > 1_000
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        ("nowhere/answers.jsonl", "there is no folder"),
+        ("bundle", "is a folder; name a file"),
+        ("pool.csv/answers.jsonl", "there is no folder"),
+        ("x" * 300, "File name too long"),
+        ("/dev/full", "No space left on device"),
+    ],
+)
+def test_an_output_that_cannot_be_written_exits_2_with_one_line(lender: Path, output: str, said: str) -> None:
+    """Given an --output that cannot be written, then the command exits 2 and one line names it."""
+    done = recommend(lender, "--output", lender / output)
+    assert done.exit_code == 2, done.output
+    [line] = done.stderr.splitlines()
+    assert line.startswith("coach: ")
+    assert f"--output {lender / output}" in line
+    assert said in line
+    assert not drafts(lender)
+
+
+def test_a_failure_midway_leaves_what_was_there(lender: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a fault of our own after some answers, then it is not hidden, and the file that was there is as it was."""
+    out = lender / "answers.jsonl"
+    out.write_text("old\n")
+    answered = 0
+
+    def some(*arguments: object) -> object:
+        nonlocal answered
+        answered += 1
+        if answered > 20:
+            raise ZeroDivisionError
+        return answer_if_declined(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("stream.cli.recommend.answer_if_declined", some)
+    done = recommend(lender, "--output", out)
+    assert isinstance(done.exception, ZeroDivisionError)
+    assert out.read_text() == "old\n"
+    assert not drafts(lender)
+
+
+def test_faults_of_rows_are_bounded_and_the_others_are_answered(lender: Path) -> None:
+    """Given rows with broken values and hostile ids, then each is told in one short line, and the good rows are answered."""
+    header, *rows = (lender / "pool.csv").read_text().splitlines()
+    names = [name.strip('"') for name in header.split(",")]
+    good = [{n: float(c) if c else None for n, c in zip(names, row.split(","), strict=True)} for row in rows[:40]]
+    bad = {**good[0], names[0]: "a word", "decision_id": "\u001b[2J\n" + "x" * 100_000}
+    (lender / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*good, *[bad] * 50, *good]))
+    done = recommend(lender, source="rows.jsonl")
+    assert done.exit_code == 1, done.output
+    told = done.stderr.splitlines()
+    assert len(told) == 22
+    assert all(line.isprintable() and len(line) < 600 for line in told)
+    assert told[-2] == "... and 30 more"
+    assert told[-1].endswith(", 50 not answerable")
+    assert done.stdout.count("\n") % 2 == 0
+    assert done.stdout.count("\n") > 0
