@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import json
-import logging
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final, NoReturn
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Message
 
-from stream.errors import ConfigurationError, CorruptionError, KafkaUnavailable, PoisonError
+from stream.errors import ConfigurationError, CorruptionError, PoisonError
 from stream.recourse.canonical import sha256
 from stream.wire.avro_records import decode, encode
-from stream.wire.clients import groupless_consumer
+from stream.wire.topic_scan import scan_topic
 
-MESSAGES_A_CALL: Final = 200
-ANSWER_MAX_S: Final = 10.0  # for the brokers to say what they hold
-SILENCE_MAX_S: Final = 30.0  # without a message before the end of the topic is reached
 LINE_BYTES_MAX: Final = 64 << 20  # an audit record on a topic has 16 MiB at most; in JSON it takes about twice that
 
 NO_ENVELOPE: Final = {
     "source": None, "software_version": "", "traceparent": None, "replay": False, "run_id": None, "seal": None,
 }  # fmt: skip
-
-_silent: Final = logging.getLogger("coach.librdkafka.silent")  # what librdkafka says of itself; errors are raised here
-_silent.addHandler(logging.NullHandler())
-_silent.propagate = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,70 +128,15 @@ def _misfit(record: Mapping[str, Any], recommendation: Mapping[str, Any] | None)
 
 
 def from_topic(configuration: Mapping[str, Any], topic: str) -> Iterator[Found]:
-    """Read all that the topic holds now, partition by partition as it comes, without a consumer group.
+    """Read all that the topic holds now.
 
-    Raises: KafkaUnavailable when no broker answers, or the topic falls silent before its end;
-    ConfigurationError for a topic that does not exist.
+    Raises: KafkaUnavailable, ConfigurationError, as `scan_topic`.
     """
-    brokers = configuration["bootstrap.servers"]
-    consumer = groupless_consumer({**configuration, "enable.partition.eof": False, "logger": _silent})
-    try:
-        ends = _ends(consumer, topic, brokers)
-        consumer.assign([TopicPartition(topic, partition, low) for partition, (low, _) in ends.items()])
-        left = {partition for partition, (low, high) in ends.items() if low < high}
-        heard = time.monotonic()
-        while left:
-            messages = consumer.consume(MESSAGES_A_CALL, timeout=0.5)
-            heard = time.monotonic() if messages else heard
-            if time.monotonic() - heard > SILENCE_MAX_S:
-                msg = f"topic {topic} at {brokers} was silent for {SILENCE_MAX_S:g} s before its end; try again"
-                raise KafkaUnavailable(msg)
-            for message in messages:
-                found = _from_message(message, ends)
-                if found is not None:
-                    yield found
-            for at in consumer.position([TopicPartition(topic, partition) for partition in left]):
-                if at.offset >= ends[at.partition][1]:
-                    left.discard(at.partition)
-    except KafkaException as error:
-        msg = f"reading topic {topic} from the brokers at {brokers} failed: {_said(error)}"
-        raise KafkaUnavailable(msg) from error
-    finally:
-        consumer.close()
+    return map(_from_message, scan_topic(configuration, topic))
 
 
-def _ends(consumer: Consumer, topic: str, brokers: str) -> dict[int, tuple[int, int]]:
-    described = consumer.list_topics(topic, timeout=ANSWER_MAX_S).topics[topic]
-    if described.error is not None:
-        if described.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            msg = f"the brokers at {brokers} have no topic {topic}; create it with `coach topics apply`"
-            raise ConfigurationError(msg)
-        if described.error.retriable():
-            raise KafkaException(described.error)
-        msg = f"topic {topic} cannot be read from the brokers at {brokers}: {described.error.str()}"
-        raise ConfigurationError(msg)
-    ends = {}
-    for partition in described.partitions:
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=ANSWER_MAX_S)
-        ends[partition] = (low, high)
-    return ends
-
-
-def _said(error: KafkaException) -> str:
-    first = error.args[0]
-    return str(first.str() if isinstance(first, KafkaError) else first)
-
-
-def _from_message(message: Message, ends: Mapping[int, tuple[int, int]]) -> Found | None:
-    error = message.error()
-    if error is not None:
-        if error.code() == KafkaError._PARTITION_EOF or error.retriable():  # noqa: SLF001  (librdkafka's name for it)
-            return None
-        raise KafkaException(error)
-    partition, offset = message.partition(), message.offset()
-    if partition is None or offset is None or offset >= ends[partition][1]:
-        return None
-    where = f"{message.topic()}[{partition}]@{offset}"
+def _from_message(message: Message) -> Found:
+    where = f"{message.topic()}[{message.partition()}]@{message.offset()}"
     try:
         name, record = decode(message.value() or b"")
     except PoisonError as refused:

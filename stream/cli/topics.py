@@ -1,11 +1,14 @@
-"""`coach topics apply`: creates the topics, or checks that they are as they must be."""
+"""`coach topics`: creates the topics or checks that they are as they must be, and prints what is on one."""
 
 from __future__ import annotations
 
 import json
+from itertools import islice
 
 import click
 
+from stream.cli.topic_lines import line_of
+from stream.wire.topic_scan import scan_topic
 from stream.worker.connections import kafka_properties
 from stream.worker.settings import read_settings
 from stream.worker.topics import PARTITIONS, TopicKeeper, topic_specs
@@ -22,9 +25,32 @@ Example:
   coach topics apply --kafka-brokers kafka-1:9092,kafka-2:9092 --partitions 12 --replication 3"""
 
 
+READ_EXAMPLE = """\b
+Examples:
+  coach topics read recommendations --limit 3
+  coach topics read audit --key d-4711"""
+
+
 @click.group(epilog=GROUP_EXAMPLE)
 def topics() -> None:
-    """Create the topics, or check that they are as they must be."""
+    """Create the topics, check that they are as they must be, or print what is on one."""
+
+
+@topics.command(epilog=READ_EXAMPLE, short_help="Print the records of a topic as JSON lines.")
+@click.argument("topic")
+@click.option("--key", help="Only records with this key: the decision_id on all topics but models.")
+@click.option("--limit", type=click.IntRange(min=1), help="Stop after this many.")
+@click.option("--kafka-brokers", help="host:port,host:port; else COACH_KAFKA_BROKERS.")
+def read(*, topic: str, key: str | None, limit: int | None, kafka_brokers: str | None) -> None:
+    """Print what TOPIC holds now, a line of JSON per record: partition, offset, key and the record.
+
+    Reads without a consumer group, so that nothing is committed and no worker notices. Recommendations and audit
+    records hold what a person told the lender: mind where the output goes.
+    """
+    found = scan_topic(kafka_properties(read_settings(kafka_brokers=kafka_brokers)), topic)
+    wanted = (message for message in found if key is None or message.key() == key.encode())
+    for message in islice(wanted, limit):
+        click.echo(line_of(message), nl=False)
 
 
 @topics.command(epilog=APPLY_EXAMPLE, short_help="Create the topics, or bring them to what the settings ask for.")

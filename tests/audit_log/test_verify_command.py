@@ -316,7 +316,7 @@ def test_a_topic_is_read_to_its_end(room: Path, line: Json) -> None:
 
 def test_a_broker_that_is_down_is_one_line(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Given no broker where the settings say, then one line names the address, nothing of librdkafka's own, and the exit code is 3."""
-    monkeypatch.setattr("stream.audit_log.sources.ANSWER_MAX_S", 1.5)
+    monkeypatch.setattr("stream.wire.topic_scan.ANSWER_MAX_S", 1.5)
     done = run("--topic", "audit", brokers="127.0.0.1:9")
     assert (done.exit_code, done.stdout) == (3, "")
     assert done.stderr.startswith("coach: reading topic audit from the brokers at 127.0.0.1:9 failed: ")

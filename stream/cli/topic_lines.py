@@ -1,0 +1,36 @@
+"""Records of a topic as lines of JSON: what `coach topics read` prints."""
+
+from __future__ import annotations
+
+import base64
+
+import orjson
+from confluent_kafka import Message
+
+from stream.errors import PoisonError
+from stream.wire.avro_records import SINGLE_OBJECT_MARK, decode
+
+
+def line_of(message: Message) -> bytes:
+    """Write one record with its place and key. Bytes are given as text where they are ASCII, else in base64."""
+    key, value = message.key(), message.value()
+    where = {"partition": message.partition(), "offset": message.offset(), "key": key}
+    return orjson.dumps({**where, "record": _record(value)}, default=_as_text, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _record(value: bytes | None) -> object:
+    if value is None:
+        return None
+    try:
+        # A decision may be plain JSON; everything of ours is Avro.
+        return decode(value)[1] if value.startswith(SINGLE_OBJECT_MARK) else orjson.loads(value)
+    except PoisonError as refused:
+        return {"not_readable": str(refused), "value": value}
+    except orjson.JSONDecodeError:
+        return value
+
+
+def _as_text(value: object) -> object:
+    if not isinstance(value, bytes):
+        raise TypeError
+    return value.decode() if value.isascii() else {"base64": base64.b64encode(value).decode()}
