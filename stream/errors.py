@@ -93,7 +93,7 @@ class BundleLost(ModelNotPublished):
 
 
 class ClaimMismatch(PoisonError):
-    """The margin, probability or outcome that the decider claims is not what the named model gives."""
+    """The margin or probability that the decider claims is not what the named model gives."""
 
     stage = "score"
 

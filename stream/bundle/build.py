@@ -48,6 +48,7 @@ Progress: TypeAlias = Callable[[str, int, int], None]  # stage, done, total
 MODEL_ID: Final = "model"
 VERSION_DIGITS: Final = 12
 RECORD_BYTES_MAX: Final = 4 << 20  # what the audit topic takes by default
+RECORD_OVERHEAD_BYTES: Final = 4 << 10  # what Kafka counts beside the value: a key of 256 characters, and its framing
 DECISION_BYTES_MAX: Final = 1 << 20  # what the decisions topic takes by default; the audit holds the decision
 
 
@@ -223,15 +224,16 @@ def _audit_size(
 
     The rule: with detail if the largest possible record still fits the topic, else without, else no bundle.
     """
+    value_bytes_max = record_bytes_max - RECORD_OVERHEAD_BYTES
     largest = largest_record(
         forest, leaf_units(forest), rules, band_size=policy.band_size, decision_bytes=decision_bytes_max
     )
-    if largest.with_trees <= record_bytes_max:
+    if largest.with_trees <= value_bytes_max:
         return True, largest.with_trees
-    if largest.without_trees <= record_bytes_max:
+    if largest.without_trees <= value_bytes_max:
         return False, largest.without_trees
     message = (
-        f"an audit record could take {largest.without_trees} bytes even without per-tree detail, more than the "
+        f"an audit record could take {largest.without_trees + RECORD_OVERHEAD_BYTES} bytes even without per-tree detail, more than the "
         f"{record_bytes_max} of --record-bytes-max; raise it together with the audit topic's max.message.bytes"
     )
     raise ConfigurationError(message)

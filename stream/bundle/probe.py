@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
-import lightgbm as lgb
 import numpy as np
 import numpy.typing as npt
 import xgboost as xgb
 
 from stream.errors import ProbeMismatch
+from stream.forest.lightgbm_library import lightgbm
 from stream.forest.link import Link
 from stream.forest.trees import Floats, Forest
 from stream.forest.walk import leaf_ids, leaf_slots, margins
@@ -181,10 +181,9 @@ class _Xgboost:
 
 
 class _Lightgbm:
-    version = lgb.__version__
-
     def __init__(self, forest: Forest, model: bytes) -> None:
-        self._booster = lgb.Booster(model_str=model.decode())
+        self.version = lightgbm().__version__
+        self._booster = lightgbm().Booster(model_str=model.decode())
         self._used = forest.trees
 
     def ask(self, rows: Rows) -> Answers:

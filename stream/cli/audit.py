@@ -35,7 +35,11 @@ def audit() -> None:
 @audit.command("verify", epilog=VERIFY_EXAMPLE, short_help="Re-check every record of a file or a topic.")
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @click.option("--topic", help="Read this topic from its beginning to its present end instead of a file.")
-@click.option("--bundle", type=click.Path(path_type=Path), help="Also answer each decision again with this bundle.")
+@click.option(
+    "--bundle",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Also answer each decision again with this bundle.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as one JSON object.")
 @click.pass_context
 def verify_records(

@@ -24,7 +24,12 @@ Example:
 
 
 @click.command(epilog=EXAMPLE, short_help="Answer the declined rows of a file, offline.")
-@click.option("--bundle", type=click.Path(path_type=Path), required=True, help="Folder of a built bundle.")
+@click.option(
+    "--bundle",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    required=True,
+    help="Folder of a built bundle.",
+)
 @click.option(
     "--input", "source", type=click.Path(path_type=Path), required=True, help=".csv, .csv.gz, .parquet, .jsonl or .avro"
 )

@@ -26,7 +26,7 @@ Example:
 
 
 READ_EXAMPLE = """\b
-Examples:
+Example:
   coach topics read recommendations --limit 3
   coach topics read audit --key d-4711"""
 

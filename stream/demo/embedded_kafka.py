@@ -85,25 +85,9 @@ class EmbeddedKafka:
         """Let a broker that was down answer again."""
         self._running().tell(f"up {broker}")
 
-    def rtt(self, milliseconds: int, broker: int = 1) -> None:
-        """Delay every answer of a broker."""
-        self._running().tell(f"rtt {broker} {milliseconds}")
-
     def err(self, api_key: int, error_code: int, count: int = 1) -> None:
         """Let the next `count` requests of a kind fail with a protocol error (Produce is 0, Fetch 1, OffsetCommit 8)."""
         self._running().tell(f"err {api_key} {error_code} {count}")
-
-    def api_version(self, api_key: int, lowest: int, highest: int) -> None:
-        """Offer only these versions of a request."""
-        self._running().tell(f"apiver {api_key} {lowest} {highest}")
-
-    def leader(self, topic: str, partition: int, broker: int) -> None:
-        """Move the leadership of a partition."""
-        self._running().tell(f"leader {topic} {partition} {broker}")
-
-    def coordinator(self, kind: str, key: str, broker: int) -> None:
-        """Move the coordinator of a `group` or `transaction`."""
-        self._running().tell(f"coord {kind} {key} {broker}")
 
     def _running(self) -> LineProcess:
         if self._process is None:

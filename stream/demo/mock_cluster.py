@@ -64,15 +64,11 @@ def load_library() -> ctypes.CDLL:
         "mock_topic_create": ([handle, text, ctypes.c_int, ctypes.c_int], ctypes.c_int),
         "mock_broker_set_down": ([handle, number], ctypes.c_int),
         "mock_broker_set_up": ([handle, number], ctypes.c_int),
-        "mock_broker_set_rtt": ([handle, number, ctypes.c_int], ctypes.c_int),
         "mock_group_initial_rebalance_delay_ms": ([handle, number], ctypes.c_int),
         "mock_push_request_errors_array": (
             [handle, ctypes.c_int16, ctypes.c_size_t, ctypes.POINTER(ctypes.c_int)],
             ctypes.c_int,
         ),
-        "mock_set_apiversion": ([handle, ctypes.c_int16, ctypes.c_int16, ctypes.c_int16], ctypes.c_int),
-        "mock_partition_set_leader": ([handle, text, number, number], ctypes.c_int),
-        "mock_coordinator_set": ([handle, text, text, number], ctypes.c_int),
         "err2str": ([ctypes.c_int], text),
     }
     for name, (arguments, result) in signatures.items():
@@ -111,11 +107,7 @@ class MockCluster:
             "topic": self._topic,
             "down": self._down,
             "up": self._up,
-            "rtt": self._round_trip,
             "err": self._errors,
-            "apiver": self._api_version,
-            "leader": self._leader,
-            "coord": self._coordinator,
         }
         if word not in commands:
             reason = f"no command {word!r}; there are {', '.join(commands)}"
@@ -138,27 +130,12 @@ class MockCluster:
     def _up(self, broker: str) -> int:
         return int(self._library.rd_kafka_mock_broker_set_up(self._cluster, int(broker)))
 
-    def _round_trip(self, broker: str, milliseconds: str) -> int:
-        return int(self._library.rd_kafka_mock_broker_set_rtt(self._cluster, int(broker), int(milliseconds)))
-
     def _errors(self, api_key: str, error_code: str, count: str) -> int:
         times = int(count)
         codes = (ctypes.c_int * times)(*([int(error_code)] * times))
         push = self._library.rd_kafka_mock_push_request_errors_array
         push(self._cluster, int(api_key), times, codes)  # returns nothing
         return 0
-
-    def _api_version(self, api_key: str, lowest: str, highest: str) -> int:
-        pin = self._library.rd_kafka_mock_set_apiversion
-        return int(pin(self._cluster, int(api_key), int(lowest), int(highest)))
-
-    def _leader(self, topic: str, partition: str, broker: str) -> int:
-        move = self._library.rd_kafka_mock_partition_set_leader
-        return int(move(self._cluster, topic.encode(), int(partition), int(broker)))
-
-    def _coordinator(self, kind: str, key: str, broker: str) -> int:
-        move = self._library.rd_kafka_mock_coordinator_set
-        return int(move(self._cluster, kind.encode(), key.encode(), int(broker)))
 
 
 def serve(cluster: MockCluster, commands: IO[str], replies: IO[str]) -> None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from typing import Any, NoReturn, TypeAlias
 
-import lightgbm as lgb
 import numpy as np
 
 from stream.errors import ModelRefused
+from stream.forest.lightgbm_library import lightgbm
 from stream.forest.trees import Forest, SavedNode, TreesUsed, plant
 
 Json: TypeAlias = dict[str, Any]
@@ -25,19 +25,6 @@ _DOUBLE_MAX = float(np.finfo(np.float64).max)
 _LINEAR = "\nis_linear=1"
 _INTEGER_COLUMNS = ("left_child", "right_child", "split_feature")
 _SPLIT_COLUMNS = (*_INTEGER_COLUMNS, "threshold", "decision_type")
-
-
-class _Silence:
-    """LightGBM's log. By default it prints on stdout, where a command's JSON goes; what matters it raises as well."""
-
-    def info(self, message: str) -> None:
-        """Say nothing."""
-
-    def warning(self, message: str) -> None:
-        """Say nothing."""
-
-
-lgb.register_logger(_Silence())
 
 
 def read_lightgbm(text: str, *, trees: TreesUsed | None) -> Forest:
@@ -71,6 +58,7 @@ def _refuse(what: str, remedy: str) -> NoReturn:
 
 def _dump(text: str) -> Json:
     _check_whole(text)
+    lgb = lightgbm()
     try:
         dumped: Json = lgb.Booster(model_str=text).dump_model()
     except (lgb.basic.LightGBMError, ValueError) as error:

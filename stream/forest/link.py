@@ -12,13 +12,13 @@ from collections import OrderedDict
 from functools import lru_cache
 from typing import Literal, Protocol, TypeAlias
 
-import lightgbm as lgb
 import numba
 import numpy as np
 import xgboost as xgb
 
 from stream.errors import CorruptionError, InvalidDecision
 from stream.events import ThresholdScale
+from stream.forest.lightgbm_library import lightgbm
 from stream.forest.trees import Bools, Floats, Forest
 
 Approve: TypeAlias = Literal["above", "below"]
@@ -253,6 +253,7 @@ class LightgbmLogistic:
 
     def __init__(self, sigmoid: float) -> None:
         text = _IDENTITY_MODEL.format(sigmoid=sigmoid, size=len(_IDENTITY_TREE), tree=_IDENTITY_TREE)
+        lgb = lightgbm()
         self._booster = lgb.Booster(model_str=text)
         self._cutoffs = _Cutoffs(np.float64)
         # Nearer to zero than 1e-35 LightGBM takes any value for zero, where the link is flat.

@@ -51,8 +51,8 @@ def targets_of(
     for tier, (low, high) in zip(TIERS, pairwise(bounds), strict=True):
         floor = float(sign * reach.matrix.margins[first + low]) if low < high else sign * cutoff
         answer = _walk(forest, reach, _ranked(scores, low, high), first=first, cutoff=cutoff, sign=sign, aim=floor)
-        if answer is None:
-            continue
+        if answer is None:  # it looked at everyone, so no other tier finds one either
+            break
         rank, comparator, target = answer
         floor = min(floor, float(sign * margins_of(forest, target[None])[0]))
         found.append(

@@ -21,8 +21,9 @@ from stream.errors import (
     WrongFeatureType,
 )
 from stream.events import Decision, DeclineBasis, Outcome, ThresholdScale, Value
+from stream.recourse.record import decision_by_value
 from stream.wire.avro_records import HEADER_BYTES, REGISTRY_MARK, SINGLE_OBJECT_MARK, decode_body, schema_of
-from stream.wire.times import rfc3339, time_ms
+from stream.wire.times import time_ms
 
 DECISION_BYTES_MAX: Final = 1 << 20  # what a Kafka broker takes by default (message.max.bytes)
 ID_CHARACTERS_MAX: Final = 256
@@ -65,25 +66,7 @@ def decision_dict(decision: Decision) -> dict[str, Any]:
     if decision.event_time_ms is None:
         msg = "decision: event_time is missing; a decision on a topic needs one"
         raise InvalidDecision(msg)
-    return {
-        "decision_id": decision.decision_id,
-        "subject_ref": decision.subject_ref,
-        "event_time": rfc3339(decision.event_time_ms),
-        "model_id": decision.model_id,
-        "model_version": decision.model_version,
-        "features": dict(decision.features),
-        "outcome": decision.outcome,
-        "decline_basis": decision.decline_basis,
-        "margin": decision.margin,
-        "probability": decision.probability,
-        "threshold": decision.threshold,
-        "threshold_scale": decision.threshold_scale,
-        "product": decision.product,
-        "jurisdiction": decision.jurisdiction,
-        "policy_overrides": dict(decision.policy_overrides),
-        "disclosures": dict(decision.disclosures),
-        "traceparent": decision.traceparent,
-    }
+    return {**decision_by_value(decision), "traceparent": decision.traceparent}
 
 
 def json_object(value: bytes) -> dict[str, Any]:

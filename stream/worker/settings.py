@@ -26,6 +26,7 @@ SaslMechanism: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 LogLevel: TypeAlias = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
 PREFIX: Final = "COACH_"
+REGISTRY_URL: Final = "COACH_SCHEMA_REGISTRY_URL"  # part of the contract; to ignore it would frame records wrongly
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 # What a dead letter adds to the bytes that it carries: its other fields, with a message of at most 1,000 characters.
@@ -217,6 +218,8 @@ def read_settings(environment: Mapping[str, str] | None = None, **flags: object)
         except ValueError as reason:
             private = about.secret or about.address
             wrong.append(f"{PREFIX}{name.upper()}={MASK if private else repr(without_secrets(str(given)))}: {reason}")
+    if environment.get(REGISTRY_URL):
+        wrong.append(f"{REGISTRY_URL}: this version frames records in Avro single-object encoding only; unset it")
     settings = Settings(**values)
     wrong += _contradictions(settings)
     if wrong:

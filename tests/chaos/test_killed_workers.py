@@ -28,10 +28,11 @@ def test_two_thousand_decisions_with_a_worker_killed_and_restarted(stack: Stack,
         here.send(records(heloc, numbers))
         second.until("decision.ended", count=150, timeout_s=120)
         second.kill()
+        assert here.lag() > 0, "the kill came too late to leave work behind"
         time.sleep(1)
         here.worker(wait=False)
         here.until_done(timeout_s=240)
-        assert check_all_answered(here, declined) >= 0
+        check_all_answered(here, declined)
         verified = command(here, "audit", "verify", "--topic", here.settings.topic_audit)
         assert verified.returncode == 0, verified.stdout + verified.stderr
         assert here.dead_letters() == []
@@ -56,7 +57,7 @@ def check_all_answered(here: Any, declined: set[str]) -> int:
 
 
 def test_a_storm_of_kills_and_stops_loses_nothing(stack: Stack, toy: Lender, tmp_path: Path) -> None:
-    """Given a seeded storm of SIGKILL and SIGTERM over three workers and an outage of Redis, when it is over, then every decline is answered at least once with equal bytes, and everything is committed."""
+    """Given a seeded storm of SIGKILL and SIGTERM over two workers and an outage of Redis, when it is over, then every decline is answered at least once with equal bytes, and everything is committed."""
     weather = random.Random(20261128)  # noqa: S311 - a storm, no secret
     numbers = list(range(900))
     declined = {f"toy-{number}" for number in numbers if not toy.approved(number)}

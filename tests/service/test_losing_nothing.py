@@ -45,7 +45,7 @@ def test_poison_faults_and_decode_errors_are_dead_letters_and_the_ones_behind_ar
 
 
 def test_a_failed_delivery_commits_nothing(each_stack: Stack, toy: Lender, tmp_path: Path) -> None:
-    """Given an audit topic that is gone, when decisions are answered, then nothing is committed, the worker ends with 3 after the named bound, and with the topic back every decline is answered."""
+    """Given delivery reports that are errors, when decisions are answered, then nothing is committed, the worker ends with 3 after the named bound, and once reports are good every decline is answered."""
     declined = toy.declined(5)
     with room(each_stack, tmp_path, partitions=1, outage_max_s="4", delivery_timeout_s="2", drain_s="1") as here:
         here.publish(toy)

@@ -89,7 +89,6 @@ def test_a_misspelt_setting_is_refused_and_other_variables_are_left_alone() -> N
         "COACH_REDIS_PORT": "tcp://10.0.0.1:6379",
         "COACH_METRICS_SERVICE_PORT": "80",
         "COACH_KAFKA_PORT_9092_TCP_ADDR": "10.0.0.1",
-        "COACH_SCHEMA_REGISTRY_URL": "http://registry",
         "COACH_TOPIC_NOTICES": "notices",
         "COACH_KAFKA_BROKER": "",
     }
@@ -147,3 +146,10 @@ def test_a_start_without_zone_or_sense_is_refused(text: str) -> None:
 def test_paths_are_read(tmp_path: Path) -> None:
     """Given a folder for bundles, when read, then it is a path."""
     assert read_settings({"COACH_BUNDLE_DIR": str(tmp_path)}).bundle_dir == tmp_path
+
+
+def test_a_setting_of_the_contract_that_is_not_served_yet_is_refused() -> None:
+    """Given the address of a schema registry, then it is refused rather than ignored: records would be framed otherwise than asked."""
+    with pytest.raises(ConfigurationError, match="COACH_SCHEMA_REGISTRY_URL: .*unset it"):
+        read_settings({"COACH_SCHEMA_REGISTRY_URL": "http://registry:8081"})
+    assert read_settings({"COACH_SCHEMA_REGISTRY_URL": ""}) == Settings()
