@@ -150,6 +150,6 @@ def test_paths_are_read(tmp_path: Path) -> None:
 
 def test_a_setting_of_the_contract_that_is_not_served_yet_is_refused() -> None:
     """Given the address of a schema registry, then it is refused rather than ignored: records would be framed otherwise than asked."""
-    with pytest.raises(ConfigurationError, match="COACH_SCHEMA_REGISTRY_URL: .*unset it"):
+    with pytest.raises(ConfigurationError, match=r"COACH_SCHEMA_REGISTRY_URL: .*unset it"):
         read_settings({"COACH_SCHEMA_REGISTRY_URL": "http://registry:8081"})
     assert read_settings({"COACH_SCHEMA_REGISTRY_URL": ""}) == Settings()
