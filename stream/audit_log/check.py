@@ -29,7 +29,6 @@ class Tally:
     wrong: int = 0  # records with at least one fault
     duplicates: int = 0  # further records of one answer, equal to the first in body
     answered_again: int = 0  # records that the given bundle was asked about once more
-    of_other_bundles: int = 0  # records that the given bundle did not answer, so their margins were not re-scored
     first_seen: dict[str, tuple[str, str]] = field(default_factory=dict, repr=False)  # answer -> body hash, where
     told: dict[tuple[str, ...], tuple[str, str]] = field(default_factory=dict, repr=False)  # of bundles: hash, where
 
@@ -86,7 +85,6 @@ def _of_the_bundle(body: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], A
 def _against(one: Found, body: Mapping[str, Any], digest: str, model: PublishedModel, tally: Tally) -> Iterator[str]:
     """Answer the decision again; compare the whole body, the model's own margins with it, and the recommendation."""
     if body["bundle"]["bundle_sha256"] != model.identity["bundle_sha256"]:
-        tally.of_other_bundles += 1
         return
     tally.answered_again += 1
     try:

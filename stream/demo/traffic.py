@@ -62,7 +62,6 @@ class Heard:
     dead_letters: dict[str, bytes] = field(default_factory=dict)
     answered_after_s: dict[str, float] = field(default_factory=dict)
     duplicates: int = 0
-    elapsed_s: float = 0.0
 
     def settled(self, decision_id: str) -> bool:
         """Whether a declined decision has all that it will get."""
@@ -114,7 +113,6 @@ class Exchange:
             self._post(post)
         while self._waiting:
             self._listen()
-        self._heard.elapsed_s = time.monotonic() - began
         self._wait_for_commit(len(posts))
         self._nothing_lost()
         return self._heard
