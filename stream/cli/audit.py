@@ -12,8 +12,8 @@ from stream.audit_log.sources import from_jsonl, from_topic
 from stream.bundle.open import open_bundle
 from stream.cli.progress import counted
 from stream.errors import ConfigurationError
-from stream.worker.connections import kafka_properties
-from stream.worker.settings import read_settings
+from stream.runtime.connections import kafka_properties
+from stream.runtime.settings import read_settings
 
 FAULTS_SHOWN_MAX = 50
 

@@ -12,12 +12,12 @@ import click
 
 from stream.bundle.uris import without_secrets
 from stream.errors import ConfigurationError, RedisUnavailable
+from stream.models.model_table import Publication
+from stream.models.publishing import Request, publish, read_models
+from stream.runtime.connections import connect_redis
+from stream.runtime.settings import Settings, read_settings
 from stream.wire.leaf_cache import holds_bundle, read_pointer
 from stream.wire.times import time_ms
-from stream.worker.connections import connect_redis
-from stream.worker.model_table import Publication
-from stream.worker.publishing import Request, publish, read_models
-from stream.worker.settings import Settings, read_settings
 
 MIB = 1 << 20
 LINES_FROM_BYTES = 64 * MIB  # below, one line at the end is enough

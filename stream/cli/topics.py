@@ -8,10 +8,10 @@ from itertools import islice
 import click
 
 from stream.cli.topic_lines import line_of
+from stream.runtime.connections import kafka_properties
+from stream.runtime.settings import read_settings
+from stream.runtime.topics import PARTITIONS, TopicKeeper, topic_specs
 from stream.wire.topic_scan import scan_topic
-from stream.worker.connections import kafka_properties
-from stream.worker.settings import read_settings
-from stream.worker.topics import PARTITIONS, TopicKeeper, topic_specs
 
 CANNOT_MEND = ("unmendable",)
 DIFFERS = ("missing", "different", "unmendable")

@@ -8,8 +8,9 @@ from importlib.metadata import version
 
 import click
 
-from stream.worker.logs import set_up_logging
-from stream.worker.settings import documentation, masked, read_settings
+from stream.runtime.described import documentation, masked
+from stream.runtime.logs import set_up_logging
+from stream.runtime.settings import Settings, read_settings
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ def worker(*, print_config: bool, as_json: bool, **flags: str | None) -> None:
         if as_json:
             click.echo(json.dumps(shown, indent=2))
         else:
-            for variable, _, meaning in documentation():
+            for variable, _, meaning in documentation(Settings):
                 click.echo(f"{variable}={shown[variable]}  # {meaning}")
         return
     set_up_logging(settings.log_level)

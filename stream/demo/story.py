@@ -22,8 +22,8 @@ from stream.demo.scoring_model import POOL_TARGET, Scores, train
 from stream.demo.script import Script
 from stream.demo.traffic import Exchange, Heard, Lines, Post
 from stream.demo.worker_process import WorkerProcess
-from stream.worker.publishing import Request, publish
-from stream.worker.settings import Settings, read_settings
+from stream.models.publishing import Request, publish
+from stream.runtime.settings import Settings, read_settings
 
 GROUP: Final = "coach-demo"
 PARTITIONS: Final = {"decisions": 4, "models": 1, "recommendations": 4, "audit": 16, "decisions.dlq": 1}

@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from stream.errors import CorruptionError
-from stream.worker.settings import documentation
+from stream.runtime.described import documentation
+from stream.runtime.settings import Settings
 
 START_TIMEOUT_S: Final = 120.0
 STOP_TIMEOUT_S: Final = 20.0
@@ -40,7 +41,7 @@ class WorkerProcess:
     def __enter__(self) -> Self:
         """Start the worker."""
         variables = [f"{name}={value}" for name, value in self._settings.items()]
-        unset = [word for name, _, _ in documentation() for word in ("-u", name)]
+        unset = [word for name, _, _ in documentation(Settings) for word in ("-u", name)]
         worker = ["env", *unset, *variables, sys.executable, "-m", "stream.cli.main", "worker"]
         with self.log.open("wb") as log:
             self._guard = subprocess.Popen(  # noqa: S603 - our own program; a session of its own, so Ctrl-C is ours to handle

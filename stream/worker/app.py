@@ -25,10 +25,10 @@ from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, T
 from faust.types import EventT, StreamT
 from faust.types.tuples import Message
 
+from stream.runtime.inbound import Inbound
+from stream.runtime.settings import Settings
 from stream.worker.commit_order import Held
 from stream.worker.credentials import faust_credentials
-from stream.worker.inbound import Inbound
-from stream.worker.settings import Settings
 
 Event: TypeAlias = "EventT[bytes]"
 

@@ -8,7 +8,7 @@ import faust
 from faust.auth import Credentials
 
 from stream.errors import ConfigurationError
-from stream.worker.settings import Settings
+from stream.runtime.settings import Settings
 
 
 def faust_credentials(settings: Settings) -> Credentials | None:

@@ -23,15 +23,15 @@ from stream.errors import (
     UnexpectedFault,
 )
 from stream.events import AuditRecord, Decision, ModelPublished
+from stream.models.model_table import ModelTable
 from stream.recourse.answer import Answer, answer
 from stream.recourse.canonical import sha256
 from stream.recourse.model import PublishedModel
 from stream.recourse.record import decision_by_value
+from stream.runtime.dead_letters import SOFTWARE_VERSION
+from stream.runtime.inbound import Inbound
 from stream.wire.avro_records import encode
 from stream.wire.decisions import DECISION_BYTES_MAX, read_decision
-from stream.worker.dead_letters import SOFTWARE_VERSION
-from stream.worker.inbound import Inbound
-from stream.worker.model_table import ModelTable
 
 log = logging.getLogger(__name__)
 

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from stream.errors import ConfigurationError, DeliveryRefused
-from stream.worker.dead_letters import dead_letter, dead_letter_without_value
-from stream.worker.delivery import Delivers, Output, Undeliverable
-from stream.worker.inbound import Inbound
+from stream.runtime.dead_letters import dead_letter, dead_letter_without_value
+from stream.runtime.delivery import Delivers, Output, Undeliverable
+from stream.runtime.inbound import Inbound
+from stream.runtime.patience import Patience
+from stream.runtime.settings import Settings
 from stream.worker.outcomes import Answered, Outcome, Refused
-from stream.worker.patience import Patience
-from stream.worker.settings import Settings
 
 log = logging.getLogger(__name__)
 

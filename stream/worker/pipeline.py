@@ -17,15 +17,15 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from stream.errors import BundleLost, DependencyError
+from stream.runtime.counters import Counters
+from stream.runtime.dead_letters import MESSAGE_CHARACTERS_MAX
+from stream.runtime.delivery import Delivers
+from stream.runtime.inbound import Inbound
+from stream.runtime.patience import Abandoned, CalledOff, Patience
+from stream.runtime.settings import Settings
 from stream.worker.commit_order import CommitOrder, Entry
-from stream.worker.counters import Counters
-from stream.worker.dead_letters import MESSAGE_CHARACTERS_MAX
-from stream.worker.delivery import Delivers
-from stream.worker.inbound import Inbound
 from stream.worker.outcomes import Answered, Approved, Outcome, Refused, Waiting
 from stream.worker.outputs import write_out
-from stream.worker.patience import Abandoned, CalledOff, Patience
-from stream.worker.settings import Settings
 
 log = logging.getLogger(__name__)
 

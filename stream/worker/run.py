@@ -15,25 +15,25 @@ from aiokafka.errors import KafkaError
 from faust.worker import Worker
 
 from stream.errors import ConfigurationError, DependencyError, KafkaUnavailable, ModelNotPublished
+from stream.models.bundle_shelf import BundleShelf, check_folder
+from stream.models.model_reader import ModelReader
+from stream.models.model_table import ModelTable
+from stream.runtime.connections import connect_redis, kafka_properties
+from stream.runtime.counters import Counters
+from stream.runtime.dead_letters import SOFTWARE_VERSION
+from stream.runtime.delivery import KafkaDelivery
+from stream.runtime.health import HealthServer
+from stream.runtime.inbound import Inbound
+from stream.runtime.settings import Settings
+from stream.runtime.start_offsets import ensure_start_offsets
+from stream.runtime.topics import TopicKeeper
 from stream.wire.decision_digests import remember
 from stream.worker.app import ack, make_app, release
 from stream.worker.broker_watch import BrokerWatch
-from stream.worker.bundle_shelf import BundleShelf, check_folder
 from stream.worker.commit_order import CommitOrder
-from stream.worker.connections import connect_redis, kafka_properties
-from stream.worker.counters import Counters
-from stream.worker.dead_letters import SOFTWARE_VERSION
-from stream.worker.delivery import KafkaDelivery
-from stream.worker.health import HealthServer
-from stream.worker.inbound import Inbound
-from stream.worker.model_reader import ModelReader
-from stream.worker.model_table import ModelTable
 from stream.worker.outcomes import Answerer, Limits
 from stream.worker.pipeline import Pipeline
-from stream.worker.settings import Settings
-from stream.worker.start_offsets import ensure_start_offsets
 from stream.worker.startup import WAIT_MIN_S, check_kafka, check_redis
-from stream.worker.topics import TopicKeeper
 
 log = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from typing import Final
 import redis
 
 from stream.errors import ConfigurationError, DependencyError, RedisUnavailable
+from stream.runtime.settings import DEAD_LETTER_MARGIN_BYTES, Settings
+from stream.runtime.topics import TopicKeeper
 from stream.wire.clients import reach_redis, redis_address
-from stream.worker.settings import DEAD_LETTER_MARGIN_BYTES, Settings
-from stream.worker.topics import TopicKeeper
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from stream.worker.settings import documentation
+from stream.runtime.described import documentation
+from stream.runtime.settings import Settings
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 README = REPOSITORY / "README.md"
@@ -41,7 +42,8 @@ def output_of(*command: str) -> str:
 def settings_table() -> str:
     """The worker's settings as a table of Markdown."""
     rows = [
-        f"| `{name}` | {f'`{default}`' if default else ''} | {meaning} |" for name, default, meaning in documentation()
+        f"| `{name}` | {f'`{default}`' if default else ''} | {meaning} |"
+        for name, default, meaning in documentation(Settings)
     ]
     return "\n".join(["| variable | default | meaning |", "|---|---|---|", *rows]) + "\n"
 

@@ -19,11 +19,11 @@ from typing import Any, Final
 import redis
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
+from stream.models.model_table import Publication
+from stream.models.publishing import Request, publish
+from stream.runtime.settings import Settings, read_settings
+from stream.runtime.start_at import read_start_at
 from stream.wire.avro_records import decode
-from stream.worker.model_table import Publication
-from stream.worker.publishing import Request, publish
-from stream.worker.settings import Settings, read_settings
-from stream.worker.start_at import read_start_at
 from tests.service.lender import Lender
 from tests.service.stack import Stack
 

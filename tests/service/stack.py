@@ -13,9 +13,9 @@ import pytest
 
 from stream.demo.embedded_kafka import EmbeddedKafka
 from stream.demo.embedded_redis import EmbeddedRedis
-from stream.worker.connections import kafka_properties
-from stream.worker.settings import Settings
-from stream.worker.topics import TopicKeeper, topic_specs
+from stream.runtime.connections import kafka_properties
+from stream.runtime.settings import Settings
+from stream.runtime.topics import TopicKeeper, topic_specs
 from tests.kafka.brokers import Brokers, NoBrokers, free_ports
 from tests.service.redis_server import NoRedis, RealRedis
 

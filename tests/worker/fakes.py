@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stream.errors import BundleLost, DependencyError, KafkaUnavailable, ModelNotPublished, PoisonError
+from stream.runtime.counters import Counters
+from stream.runtime.delivery import Output, Undeliverable
+from stream.runtime.inbound import Inbound
+from stream.runtime.patience import Patience
+from stream.runtime.settings import Settings
 from stream.worker.commit_order import CommitOrder, Held
-from stream.worker.counters import Counters
-from stream.worker.delivery import Output, Undeliverable
-from stream.worker.inbound import Inbound
 from stream.worker.outcomes import Answered, Approved, Outcome, Refused, Waiting
-from stream.worker.patience import Patience
 from stream.worker.pipeline import Pipeline
-from stream.worker.settings import Settings
 
 TICK_S = 0.005
 

@@ -18,16 +18,16 @@ from faust.types import TP
 from faust.types.tuples import ConsumerMessage, Message
 
 from stream.errors import ConfigurationError, KafkaUnavailable, MalformedRecord
+from stream.runtime.counters import Counters
+from stream.runtime.dead_letters import MESSAGE_CHARACTERS_MAX, REDRIVE_HEADER, dead_letter, dead_letter_without_value
+from stream.runtime.health import HealthServer
+from stream.runtime.inbound import Inbound
+from stream.runtime.logs import ForeignOnce, JsonLines
+from stream.runtime.settings import DEAD_LETTER_MARGIN_BYTES, Settings
+from stream.runtime.topics import AUDIT_RETENTION_MS, DAY_MS, topic_specs
 from stream.wire.avro_records import decode
 from stream.worker.app import OURS, make_app
 from stream.worker.broker_watch import BrokerWatch
-from stream.worker.counters import Counters
-from stream.worker.dead_letters import MESSAGE_CHARACTERS_MAX, REDRIVE_HEADER, dead_letter, dead_letter_without_value
-from stream.worker.health import HealthServer
-from stream.worker.inbound import Inbound
-from stream.worker.logs import ForeignOnce, JsonLines
-from stream.worker.settings import DEAD_LETTER_MARGIN_BYTES, Settings
-from stream.worker.topics import AUDIT_RETENTION_MS, DAY_MS, topic_specs
 from tests.kafka.brokers import free_ports
 from tests.worker.fakes import inbound
 

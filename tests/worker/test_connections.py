@@ -7,9 +7,9 @@ import pytest
 from faust.types.auth import AuthProtocol
 
 from stream.errors import ConfigurationError
-from stream.worker.connections import connect_redis, kafka_properties
+from stream.runtime.connections import connect_redis, kafka_properties
+from stream.runtime.settings import Settings
 from stream.worker.credentials import faust_credentials
-from stream.worker.settings import Settings
 
 PLAIN = Settings(kafka_brokers="kafka:9092")
 SASL = dataclasses.replace(

@@ -10,15 +10,15 @@ import pytest
 from stream.bundle.open import open_bundle
 from stream.errors import BundleLost, CorruptionError, RedisUnavailable
 from stream.events import ModelPublished
+from stream.models.model_table import ModelTable
 from stream.recourse.model import PublishedModel
+from stream.runtime.inbound import Inbound
 from stream.wire.avro_records import decode, encode
 from stream.wire.decisions import decision_dict, read_decision
-from stream.worker.inbound import Inbound
-from stream.worker.model_table import ModelTable
 from stream.worker.outcomes import Answered, Answerer, Approved, Limits, Outcome, Refused, Waiting
+from tests.models.test_model_table import published
 from tests.service.lender import Lender, toy_lender
 from tests.worker.fakes import inbound
-from tests.worker.test_model_table import published
 
 
 class Memory:

@@ -6,9 +6,10 @@ from typing import Any
 
 import redis
 
+from stream.runtime.logs import librdkafka_log
+from stream.runtime.settings import Settings
 from stream.wire.clients import redis_client
-from stream.worker.logs import librdkafka_log
-from stream.worker.settings import Settings
+from stream.wire.framing import Framing, SingleObject
 
 
 def kafka_properties(settings: Settings) -> dict[str, Any]:
@@ -39,3 +40,8 @@ def connect_redis(settings: Settings) -> redis.Redis:
     """Make the Redis client; it connects on first use."""
     ca_file = settings.redis_ca_file or None
     return redis_client(settings.redis_url, timeout_s=settings.redis_timeout_s, tls_ca_file=ca_file)
+
+
+def framing_of(settings: Settings) -> Framing:  # noqa: ARG001 - the registry's URL is one of them
+    """Give the framing of records on the topics."""
+    return SingleObject()

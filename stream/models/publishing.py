@@ -23,14 +23,14 @@ from stream.bundle.open import open_bundle
 from stream.bundle.uris import has_secrets, without_secrets
 from stream.errors import ConfigurationError, KafkaUnavailable
 from stream.events import ModelPublished
+from stream.models.model_reader import ModelReader
+from stream.models.model_table import ModelTable, Publication, models_key
+from stream.runtime.connections import connect_redis, kafka_properties
+from stream.runtime.settings import Settings
+from stream.runtime.topics import TopicKeeper
 from stream.wire.avro_records import encode
 from stream.wire.leaf_cache import flip_pointer, publish_bundle
 from stream.wire.times import rfc3339
-from stream.worker.connections import connect_redis, kafka_properties
-from stream.worker.model_reader import ModelReader
-from stream.worker.model_table import ModelTable, Publication, models_key
-from stream.worker.settings import Settings
-from stream.worker.topics import TopicKeeper
 
 POLL_S: Final = 0.1
 WAIT_MIN_S: Final = 1.0

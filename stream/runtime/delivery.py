@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from stream.errors import KafkaUnavailable
-from stream.worker.patience import Patience
+from stream.runtime.patience import Patience
 
 log = logging.getLogger(__name__)
 

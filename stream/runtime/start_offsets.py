@@ -14,7 +14,7 @@ from typing import Any, Final
 from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 
 from stream.errors import ConfigurationError, KafkaUnavailable
-from stream.worker.start_at import StartAt
+from stream.runtime.start_at import StartAt
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,9 @@ import pytest
 
 from stream.bundle.uris import MASK
 from stream.errors import ConfigurationError
-from stream.worker.settings import DEAD_LETTER_MARGIN_BYTES, Settings, documentation, masked, read_settings
-from stream.worker.start_at import StartAt, read_start_at
+from stream.runtime.described import documentation, masked
+from stream.runtime.settings import DEAD_LETTER_MARGIN_BYTES, Settings, read_settings
+from stream.runtime.start_at import StartAt, read_start_at
 
 
 def test_a_flag_wins_over_a_variable_and_a_variable_over_the_default() -> None:
@@ -97,7 +98,7 @@ def test_a_misspelt_setting_is_refused_and_other_variables_are_left_alone() -> N
 
 def test_every_setting_is_documented_and_has_a_bound() -> None:
     """Given all settings, when their documentation is read, then each has a meaning, and the defaults pass their own check."""
-    told = documentation()
+    told = documentation(Settings)
     assert all(meaning for _, _, meaning in told)
     defaults = {variable: default for variable, default, _ in told if default}
     assert read_settings(defaults) == Settings()

@@ -7,11 +7,11 @@ import pytest
 
 from stream.bundle.manifest import Manifest
 from stream.errors import ConfigurationError
+from stream.models.model_table import ModelTable
+from stream.models.publishing import BEGINNING_MS, Request, effective_from, publish
+from stream.runtime.settings import Settings
 from stream.wire.times import time_ms
-from stream.worker.model_table import ModelTable
-from stream.worker.publishing import BEGINNING_MS, Request, effective_from, publish
-from stream.worker.settings import Settings
-from tests.worker.test_model_table import published
+from tests.models.test_model_table import published
 
 PUBLISHED_FROM = "2026-01-01T00:00:00Z"
 

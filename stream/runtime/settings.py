@@ -1,32 +1,24 @@
-"""The worker's settings: `COACH_*` environment variables and flags, each named, bounded and checked before anything runs.
+"""The service's settings: how to reach Kafka, Redis and the registry, the topics, and all that the worker can be told.
 
-This is the only module that reads the environment. A setting is a field of `Settings`; its variable is `COACH_` and the
-field's name in capitals, and a flag of `coach worker` wins over the variable. Everything that waits, grows or retries
-in the worker has its bound here.
+Everything that waits, grows or retries in the worker has its bound here.
 """
 
 from __future__ import annotations
 
-import difflib
-import os
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from functools import cache
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias, get_args, get_type_hints
+from typing import Annotated, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from stream.bundle.uris import MASK, without_secrets
-from stream.errors import ConfigurationError
-from stream.worker.start_at import StartAt, read_start_at
+from stream.runtime.described import PREFIX, About, described, read_described, refuse
+from stream.runtime.start_at import StartAt
 
 SecurityProtocol: TypeAlias = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 LogLevel: TypeAlias = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
-PREFIX: Final = "COACH_"
-REGISTRY_URL: Final = "COACH_SCHEMA_REGISTRY_URL"  # part of the contract; to ignore it would frame records wrongly
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 # What a dead letter adds to the bytes that it carries: its other fields, with a message of at most 1,000 characters.
@@ -34,12 +26,10 @@ DEAD_LETTER_MARGIN_BYTES: Final = 16 * KIB
 SESSION_MAX_S: Final = 1_800  # brokers refuse a longer session by default (group.max.session.timeout.ms)
 TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 BROKER: Final = re.compile(r"[^\s,:/@]+:\d{1,5}")
-# How Kubernetes tells a pod of the services beside it: one named coach-redis gives COACH_REDIS_PORT=tcp://… and others.
-OF_KUBERNETES: Final = re.compile(r".*(_SERVICE_(HOST|PORT)|_PORT_\d+_(TCP|UDP|SCTP)).*|.*_PORT=(tcp|udp|sctp)://.*")
-MISSPELT_FROM: Final = 0.85  # share of letters in common, from which on a name is taken for a slip
 
 
-def _topic_name(text: str) -> None:
+def topic_name(text: str) -> None:
+    """Refuse what Kafka takes for no topic's name. Raises: ValueError."""
     if not TOPIC_NAME.fullmatch(text):
         reason = "must be 1 to 249 letters, digits, dots, hyphens or underscores"
         raise ValueError(reason)
@@ -63,29 +53,11 @@ def _redis_url(text: str) -> None:
         raise ValueError(reason)
 
 
-def _readable_file(text: str) -> None:
+def readable_file(text: str) -> None:
+    """Refuse a path at which there is no file. Raises: ValueError."""
     if not Path(text).is_file():
         reason = "is not a file that can be read"
         raise ValueError(reason)
-
-
-def _anything(_text: str) -> None:
-    """Accept."""
-
-
-@dataclass(frozen=True, slots=True)
-class About:
-    """What a setting means, and what it may be: numbers from `low` to `high`; a text must pass `check`.
-
-    A `secret` is never shown. An `address` may hold secrets: shown without them, and not at all when it is refused.
-    """
-
-    doc: str
-    low: float = 0
-    high: float = 0
-    secret: bool = False
-    address: bool = False
-    check: Callable[[str], None] = _anything
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,27 +75,32 @@ class Settings:
     kafka_sasl_password: Annotated[str, About("password for SASL", secret=True)] = ""
     kafka_ca_file: Annotated[
         str,
-        About("PEM file of the authorities behind the brokers' certificates; none: the system's", check=_readable_file),
+        About("PEM file of the authorities behind the brokers' certificates; none: the system's", check=readable_file),
     ] = ""
-    kafka_certificate_file: Annotated[str, About("PEM file of the client's certificate", check=_readable_file)] = ""
-    kafka_key_file: Annotated[str, About("PEM file of the client's key", check=_readable_file)] = ""
+    kafka_certificate_file: Annotated[str, About("PEM file of the client's certificate", check=readable_file)] = ""
+    kafka_key_file: Annotated[str, About("PEM file of the client's key", check=readable_file)] = ""
     kafka_key_password: Annotated[str, About("password of that key", secret=True)] = ""
     redis_url: Annotated[str, About("Redis: redis://, rediss:// (TLS) or unix://", check=_redis_url, address=True)] = (
         "redis://127.0.0.1:6379/0"
     )
     redis_ca_file: Annotated[
-        str, About("PEM file of the authorities behind Redis' certificate; none: the system's", check=_readable_file)
+        str, About("PEM file of the authorities behind Redis' certificate; none: the system's", check=readable_file)
     ] = ""
     redis_timeout_s: Annotated[float, About("longest wait for one answer of Redis", low=0.1, high=60)] = 5.0
 
-    group: Annotated[str, About("consumer group of the workers", check=_topic_name)] = "coach-stream"
-    topic_decisions: Annotated[str, About("topic of decisions, in", check=_topic_name)] = "decisions"
-    topic_models: Annotated[
-        str, About("topic of published models, in; compacted, one partition", check=_topic_name)
-    ] = "models"
-    topic_recommendations: Annotated[str, About("topic of recommendations, out", check=_topic_name)] = "recommendations"
-    topic_audit: Annotated[str, About("topic of audit records, out", check=_topic_name)] = "audit"
-    topic_dlq: Annotated[str, About("topic of dead letters, out", check=_topic_name)] = "decisions.dlq"
+    schema_registry_url: Annotated[
+        str, About("schema registry that all records are framed for; none: single-object encoding", address=True)
+    ] = ""
+
+    group: Annotated[str, About("consumer group of the workers", check=topic_name)] = "coach-stream"
+    topic_decisions: Annotated[str, About("topic of decisions, in", check=topic_name)] = "decisions"
+    topic_models: Annotated[str, About("topic of published models, in; compacted, one partition", check=topic_name)] = (
+        "models"
+    )
+    topic_recommendations: Annotated[str, About("topic of recommendations, out", check=topic_name)] = "recommendations"
+    topic_audit: Annotated[str, About("topic of audit records, out", check=topic_name)] = "audit"
+    topic_dlq: Annotated[str, About("topic of dead letters, out", check=topic_name)] = "decisions.dlq"
+    topic_notices: Annotated[str, About("topic of notices sent, out of the notifier", check=topic_name)] = "notices"
     start_at: Annotated[
         StartAt | None,
         About("where to begin on partitions of which the group read nothing: earliest, latest, or an RFC 3339 time"),
@@ -198,109 +175,23 @@ class Settings:
 
 
 def read_settings(environment: Mapping[str, str] | None = None, **flags: object) -> Settings:
-    """Read the settings: a flag that is not None wins over its `COACH_*` variable, which wins over the default.
+    """Read the settings of the service, as `read_described` does.
 
-    An empty variable counts as not set. Variables with the prefix that belong to other parts are left alone, unless
-    their name is so near to a setting's that it must be a slip.
     Raises: ConfigurationError that names every wrong setting, what is wrong, and what it takes.
     """
-    environment = os.environ if environment is None else environment
-    values: dict[str, Any] = {}
-    wrong = _misspelt(environment)
-    for name, (kind, about) in _described().items():
-        given = flags.get(name)
-        if given is None:
-            given = environment.get(PREFIX + name.upper()) or None
-        if given is None:
-            continue
-        try:
-            values[name] = _read(kind, about, str(given))
-        except ValueError as reason:
-            private = about.secret or about.address
-            wrong.append(f"{PREFIX}{name.upper()}={MASK if private else repr(without_secrets(str(given)))}: {reason}")
-    if environment.get(REGISTRY_URL):
-        wrong.append(f"{REGISTRY_URL}: this version frames records in Avro single-object encoding only; unset it")
-    settings = Settings(**values)
-    wrong += _contradictions(settings)
-    if wrong:
-        raise ConfigurationError("; ".join(wrong))
+    settings, wrong = read_described(Settings, environment, flags)
+    if settings.schema_registry_url:
+        wrong.append(
+            "COACH_SCHEMA_REGISTRY_URL: this version frames records in Avro single-object encoding only; unset it"
+        )
+    refuse([*wrong, *_contradictions(settings)])
     return settings
-
-
-def masked(settings: Settings) -> dict[str, str]:
-    """The settings as `COACH_NAME: value`, without secrets, those within URLs too."""
-    shown = {}
-    for name, (_, about) in _described().items():
-        value = getattr(settings, name)
-        text = "" if value is None else str(value)
-        if about.secret and text:
-            text = MASK
-        shown[PREFIX + name.upper()] = without_secrets(text) if about.address else text
-    return shown
-
-
-def documentation() -> list[tuple[str, str, str]]:
-    """Each setting as (variable, default, meaning), in order."""
-    defaults = masked(Settings())
-    meanings = {PREFIX + name.upper(): about.doc for name, (_, about) in _described().items()}
-    return [(variable, defaults[variable], meaning) for variable, meaning in meanings.items()]
-
-
-def _misspelt(environment: Mapping[str, str]) -> list[str]:
-    """Variables whose names are no setting's, and nearly one."""
-    known = [name.upper() for name in _described()]
-    wrong = []
-    for variable, value in environment.items():
-        name = variable.removeprefix(PREFIX)
-        if name == variable or not value or name in known or OF_KUBERNETES.fullmatch(f"{name}={value}"):
-            continue
-        meant = difflib.get_close_matches(name, known, n=1, cutoff=MISSPELT_FROM)
-        wrong += [f"{variable}: there is no such setting; did you mean {PREFIX}{one}?" for one in meant]
-    return wrong
-
-
-@cache
-def _described() -> dict[str, tuple[Any, About]]:
-    """Each setting's type and description, in order."""
-    hints = get_type_hints(Settings, include_extras=True)
-    return {one.name: get_args(hints[one.name]) for one in fields(Settings)}
-
-
-def _read(kind: Any, about: About, text: str) -> object:  # noqa: ANN401 - a type of any form
-    if getattr(kind, "__origin__", None) is Literal:
-        return _choice(text, get_args(kind))
-    if kind in (int, float):
-        return _number(text, kind, about)
-    if kind is Path:
-        return Path(text)
-    if StartAt in get_args(kind):
-        return read_start_at(text)
-    about.check(text)
-    return text
-
-
-def _choice(text: str, words: tuple[str, ...]) -> str:
-    if text.upper() not in words:
-        reason = f"must be one of {', '.join(words)}"
-        raise ValueError(reason)
-    return text.upper()
-
-
-def _number(text: str, kind: type[float], about: About) -> float:
-    wanted = f"must be a {'whole ' if issubclass(kind, int) else ''}number from {about.low:.16g} to {about.high:.16g}"
-    try:
-        number = kind(text)
-    except ValueError:
-        raise ValueError(wanted) from None
-    if not about.low <= number <= about.high:  # NaN fails this too
-        raise ValueError(wanted)
-    return number
 
 
 def _contradictions(settings: Settings) -> list[str]:
     """What no single setting shows."""
     wrong = []
-    topics = [value for name in _described() if name.startswith("topic_") for value in [getattr(settings, name)]]
+    topics = [value for name in described(Settings) if name.startswith("topic_") for value in [getattr(settings, name)]]
     if len(set(topics)) < len(topics):
         wrong.append(f"{PREFIX}TOPIC_*: {', '.join(topics)} must all be different")
     needed = settings.decision_bytes_max + DEAD_LETTER_MARGIN_BYTES

@@ -9,8 +9,8 @@ from confluent_kafka import Consumer, Message, TopicPartition
 
 from stream.demo.embedded_kafka import EmbeddedKafka
 from stream.errors import KafkaUnavailable
-from stream.worker.delivery import KafkaDelivery, Output
-from stream.worker.patience import Patience
+from stream.runtime.delivery import KafkaDelivery, Output
+from stream.runtime.patience import Patience
 
 PRODUCE = 0  # the protocol's api key
 INVALID_RECORD, NOT_ENOUGH_REPLICAS, MSG_SIZE_TOO_LARGE = 87, 19, 10  # the protocol's error codes

@@ -8,10 +8,10 @@ from typing import Final
 
 from stream.errors import PoisonError
 from stream.events import DeadLetter
+from stream.runtime.delivery import Output
+from stream.runtime.inbound import Inbound
 from stream.wire.avro_records import encode
 from stream.wire.times import rfc3339
-from stream.worker.delivery import Output
-from stream.worker.inbound import Inbound
 
 SOFTWARE_VERSION: Final = version("coach-stream")
 MESSAGE_CHARACTERS_MAX: Final = 1_000

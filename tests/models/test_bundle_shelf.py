@@ -13,12 +13,12 @@ from stream.bundle.manifest import read_manifest
 from stream.demo.embedded_redis import EmbeddedRedis
 from stream.errors import BundleLost, ConfigurationError, DiskUnavailable, ModelNotPublished, RedisUnavailable
 from stream.events import ModelPublished
+from stream.models import bundle_shelf
+from stream.models.bundle_shelf import BundleShelf, check_folder
 from stream.wire.clients import redis_client
 from stream.wire.leaf_cache import holds_bundle, publish_bundle
-from stream.worker import bundle_shelf
-from stream.worker.bundle_shelf import BundleShelf, check_folder
+from tests.models.test_model_table import published
 from tests.service.lender import Lender, toy_lender
-from tests.worker.test_model_table import published
 
 
 @pytest.fixture(scope="module")

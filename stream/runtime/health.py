@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 
 from stream.errors import ConfigurationError
-from stream.worker.counters import MEANINGS, Counters
+from stream.runtime.counters import MEANINGS, Counters
 
 LABELS: Final = {"decisions_answered": "status", "decisions_dead": "reason"}
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"

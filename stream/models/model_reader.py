@@ -12,9 +12,9 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, TopicPartitio
 
 from stream.errors import CorruptionError, KafkaUnavailable, PoisonError
 from stream.events import ModelPublished
+from stream.models.model_table import ModelTable
 from stream.wire.avro_records import decode
 from stream.wire.clients import groupless_consumer
-from stream.worker.model_table import ModelTable
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package
 )
 
 from stream.errors import ConfigurationError, KafkaUnavailable
-from stream.worker.settings import Settings
+from stream.runtime.settings import Settings
 
 DAY_MS: Final = 24 * 60 * 60 * 1_000
 # US Regulation B, 12 CFR 1002.12(b): records are kept for 25 months after the notice; 31 days a month, and a week.
