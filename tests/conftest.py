@@ -1,4 +1,4 @@
-"""What every test shares: how hypothesis searches, and where the datasets are."""
+"""What every test shares: how hypothesis searches, where the datasets are, one Kafka and Redis, and two lenders."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.service.lender import Lender, heloc_lender, toy_lender
+from tests.service.stack import each_stack, embedded_stack, real_stack_or_none, stack
+
+__all__ = ["each_stack", "embedded_stack", "real_stack_or_none", "stack"]
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
@@ -27,3 +32,15 @@ def datasets() -> Path:
             pytest.fail(absent)
         pytest.skip(absent)
     return folder
+
+
+@pytest.fixture(scope="session")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Lender:
+    """The small lender."""
+    return toy_lender(tmp_path_factory.mktemp("toy"))
+
+
+@pytest.fixture(scope="session")
+def heloc(tmp_path_factory: pytest.TempPathFactory, datasets: Path) -> Lender:
+    """The HELOC lender."""
+    return heloc_lender(tmp_path_factory.mktemp("heloc"), datasets)

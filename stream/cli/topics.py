@@ -8,12 +8,12 @@ from itertools import islice
 import click
 
 from stream.cli.topic_lines import line_of
-from stream.runtime.connections import kafka_properties
+from stream.cli.topic_schemas import schema_findings
+from stream.runtime.connections import framing_of, kafka_properties
 from stream.runtime.settings import read_settings
-from stream.runtime.topics import PARTITIONS, TopicKeeper, topic_specs
+from stream.runtime.topics import PARTITIONS, Finding, TopicKeeper, topic_specs
 from stream.wire.topic_scan import scan_topic
 
-CANNOT_MEND = ("unmendable",)
 DIFFERS = ("missing", "different", "unmendable")
 
 
@@ -47,14 +47,21 @@ def read(*, topic: str, key: str | None, limit: int | None, kafka_brokers: str |
     Reads without a consumer group, so that nothing is committed and no worker notices. Recommendations and audit
     records hold what a person told the lender: mind where the output goes.
     """
-    found = scan_topic(kafka_properties(read_settings(kafka_brokers=kafka_brokers)), topic)
+    settings = read_settings(kafka_brokers=kafka_brokers)
+    framing = framing_of(settings)
+    found = scan_topic(kafka_properties(settings), topic)
     wanted = (message for message in found if key is None or message.key() == key.encode())
     for message in islice(wanted, limit):
-        click.echo(line_of(message), nl=False)
+        click.echo(line_of(message, framing), nl=False)
 
 
 @topics.command(epilog=APPLY_EXAMPLE, short_help="Create the topics, or bring them to what the settings ask for.")
 @click.option("--dry-run", is_flag=True, help="Change nothing; exit with 1 when anything differs.")
+@click.option(
+    "--only",
+    type=click.Choice(["topics", "schemas"]),
+    help="Leave the schema registry, or Kafka, alone; without it, both.",
+)
 @click.option(
     "--partitions",
     type=click.IntRange(1, 10_000),
@@ -72,23 +79,31 @@ def apply(
     ctx: click.Context,
     *,
     dry_run: bool,
+    only: str | None,
     partitions: int,
     replication: int | None,
     kafka_brokers: str | None,
     as_json: bool,
 ) -> None:
-    """Bring the five topics to the sizes, retention and compaction that the settings ask for.
+    """Bring the six topics to the sizes, retention and compaction that the settings ask for.
 
     Run it as often as you like: what is right is left alone, sizes and retention may be larger than asked, and
-    partitions are never changed. Names and sizes are COACH_TOPIC_* and COACH_*_BYTES_MAX. The audit topic keeps its
-    records for 25 months, as US Regulation B asks.
+    partitions are never changed. Names and sizes are COACH_TOPIC_* and COACH_*_BYTES_MAX. The topics of audit
+    records and of notices keep their records for 25 months, as US Regulation B asks.
+
+    Where COACH_SCHEMA_REGISTRY_URL is set, each topic's schema is registered as well, and kept BACKWARD_TRANSITIVE;
+    COACH_SCHEMA_REGISTRY_REGISTER=never only checks them. Exit code 1: something could not be mended, or differs.
     """
     settings = read_settings(kafka_brokers=kafka_brokers)
-    keeper = TopicKeeper(kafka_properties(settings), timeout_s=max(settings.start_wait_s, 1.0))
-    findings = keeper.apply(topic_specs(settings, partitions=partitions), replication=replication, dry_run=dry_run)
+    findings: list[Finding] = []
+    if only != "schemas":
+        keeper = TopicKeeper(kafka_properties(settings), timeout_s=max(settings.start_wait_s, 1.0))
+        findings += keeper.apply(topic_specs(settings, partitions=partitions), replication=replication, dry_run=dry_run)
+    if only != "topics":
+        findings += schema_findings(settings, dry_run=dry_run, asked=only == "schemas")
     if as_json:
         click.echo(json.dumps([{"topic": f.topic, "verdict": f.verdict, "detail": f.detail} for f in findings]))
     else:
         for finding in findings:
             click.echo(f"{finding.verdict:<11} {finding.topic}{': ' * bool(finding.detail)}{finding.detail}")
-    ctx.exit(1 if any(one.verdict in (DIFFERS if dry_run else CANNOT_MEND) for one in findings) else 0)
+    ctx.exit(1 if any(one.verdict in DIFFERS for one in findings) else 0)

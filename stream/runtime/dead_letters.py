@@ -10,18 +10,21 @@ from stream.errors import PoisonError
 from stream.events import DeadLetter
 from stream.runtime.delivery import Output
 from stream.runtime.inbound import Inbound
-from stream.wire.avro_records import encode
+from stream.wire.framing import Framing
 from stream.wire.times import rfc3339
 
 SOFTWARE_VERSION: Final = version("coach-stream")
 MESSAGE_CHARACTERS_MAX: Final = 1_000
 REDRIVE_HEADER: Final = "coach-redrive-id"
+LEFT_OUT: Final = r"the value of \d+ bytes, sha256 (?P<sha256>[0-9a-f]{64}), is left out"  # how such a message begins
 
 
-def dead_letter(record: Inbound, error: PoisonError, *, topic: str, attempts: int, now_ms: int) -> Output:
+def dead_letter(
+    record: Inbound, error: PoisonError, *, topic: str, attempts: int, now_ms: int, framing: Framing
+) -> Output:
     """Write the dead letter of a record: original key, value and headers byte for byte, stage and typed reason."""
     letter = _letter(record, error, attempts=attempts, now_ms=now_ms)
-    return Output(topic=topic, key=record.key, value=encode("DeadLetter", letter))
+    return Output(topic=topic, key=record.key, value=framing.encode("DeadLetter", letter, topic=topic))
 
 
 def _letter(record: Inbound, error: PoisonError, *, attempts: int, now_ms: int) -> DeadLetter:
@@ -45,7 +48,9 @@ def _letter(record: Inbound, error: PoisonError, *, attempts: int, now_ms: int) 
     }
 
 
-def dead_letter_without_value(record: Inbound, error: PoisonError, *, topic: str, attempts: int, now_ms: int) -> Output:
+def dead_letter_without_value(
+    record: Inbound, error: PoisonError, *, topic: str, attempts: int, now_ms: int, framing: Framing
+) -> Output:
     """Write the dead letter of a record whose own one `topic` refuses for good: all but the value.
 
     `message` gives the value's size and sha256. It is retryable whatever the reason, for the original still lies at
@@ -58,7 +63,7 @@ def dead_letter_without_value(record: Inbound, error: PoisonError, *, topic: str
     )
     letter = _letter(record, error, attempts=attempts, now_ms=now_ms)
     letter |= {"value": None, "message": told[:MESSAGE_CHARACTERS_MAX], "retryable": True}
-    return Output(topic=topic, key=record.key, value=encode("DeadLetter", letter))
+    return Output(topic=topic, key=record.key, value=framing.encode("DeadLetter", letter, topic=topic))
 
 
 def _redrive_id(record: Inbound) -> str | None:

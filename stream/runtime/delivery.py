@@ -19,6 +19,7 @@ from stream.runtime.patience import Patience
 log = logging.getLogger(__name__)
 
 POLL_S: Final = 0.1
+PARTITION_BY_KEY: Final = -1  # librdkafka: RD_KAFKA_PARTITION_UA
 # The largest record that librdkafka can be told to let through. It counts a record as it is, and brokers count batches
 # as they are compressed: a lower bound here would refuse what its topic takes, and dead letters hold what others sent.
 PRODUCER_BYTES_MAX: Final = 1_000_000_000
@@ -36,11 +37,13 @@ PERMANENT: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Output:
-    """One record to write. `eq=False`: two equal outputs are still two."""
+    """One record to write. `eq=False`: two equal outputs are still two. Without a partition the key decides."""
 
     topic: str
     key: bytes | None
     value: bytes
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    partition: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +125,12 @@ class KafkaDelivery:
         while True:
             try:
                 self._producer.produce(
-                    output.topic, key=output.key, value=output.value, on_delivery=reports.expect(output)
+                    output.topic,
+                    value=output.value,
+                    key=output.key,
+                    headers=list(output.headers),
+                    on_delivery=reports.expect(output),
+                    partition=PARTITION_BY_KEY if output.partition is None else output.partition,
                 )
             except BufferError:  # the local queue is full: let reports come in
                 reports.pending -= 1

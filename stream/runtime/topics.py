@@ -50,7 +50,7 @@ class Finding:
 
 
 def topic_specs(settings: Settings, *, partitions: int = PARTITIONS) -> list[TopicSpec]:
-    """The five topics as the settings name and bound them."""
+    """The six topics as the settings name and bound them."""
 
     def plain(name: str, bytes_max: int, retention_ms: int) -> TopicSpec:
         return TopicSpec(
@@ -74,6 +74,7 @@ def topic_specs(settings: Settings, *, partitions: int = PARTITIONS) -> list[Top
         plain(settings.topic_recommendations, settings.recommendation_bytes_max, DEFAULT_RETENTION_MS),
         plain(settings.topic_audit, settings.audit_bytes_max, AUDIT_RETENTION_MS),
         plain(settings.topic_dlq, settings.dead_letter_bytes_max, DEAD_LETTER_RETENTION_MS),
+        plain(settings.topic_notices, settings.recommendation_bytes_max, AUDIT_RETENTION_MS),
     ]
 
 

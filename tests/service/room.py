@@ -21,9 +21,9 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 
 from stream.models.model_table import Publication
 from stream.models.publishing import Request, publish
+from stream.runtime.connections import framing_of
 from stream.runtime.settings import Settings, read_settings
 from stream.runtime.start_at import read_start_at
-from stream.wire.avro_records import decode
 from tests.service.lender import Lender
 from tests.service.stack import Stack
 
@@ -191,15 +191,19 @@ class Room:
 
     def recommendations(self) -> list[dict[str, Any]]:
         """All recommendations, decoded."""
-        return [decode(value)[1] for value in self.values(self.settings.topic_recommendations)]
+        return self._decoded(self.settings.topic_recommendations)
 
     def audits(self) -> list[dict[str, Any]]:
         """All audit records, decoded."""
-        return [decode(value)[1] for value in self.values(self.settings.topic_audit)]
+        return self._decoded(self.settings.topic_audit)
 
     def dead_letters(self) -> list[dict[str, Any]]:
         """All dead letters, decoded."""
-        return [decode(value)[1] for value in self.values(self.settings.topic_dlq)]
+        return self._decoded(self.settings.topic_dlq)
+
+    def _decoded(self, topic: str) -> list[dict[str, Any]]:
+        framing = framing_of(self.settings)
+        return [framing.decode(value, topic=topic)[1] for value in self.values(topic)]
 
     def committed(self) -> dict[int, int]:
         """The group's committed offset on each partition; below 0 where there is none."""
@@ -261,6 +265,7 @@ def room(
         "COACH_TOPIC_RECOMMENDATIONS": f"{name}.recommendations",
         "COACH_TOPIC_AUDIT": f"{name}.audit",
         "COACH_TOPIC_DLQ": f"{name}.dlq",
+        "COACH_TOPIC_NOTICES": f"{name}.notices",
         "COACH_BUNDLE_DIR": str(folder / "bundles"),
         "COACH_START_AT": "earliest",
         "COACH_START_WAIT_S": "20",

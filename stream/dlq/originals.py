@@ -1,0 +1,70 @@
+"""The value of a dead letter's record: from the letter, or, where the letter had to leave it out, from where it was read."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from stream.errors import KafkaUnavailable
+from stream.events import DeadLetter
+from stream.runtime.dead_letters import LEFT_OUT
+from stream.wire.clients import groupless_consumer
+
+ANSWER_MAX_S: Final = 10.0
+
+
+class OriginalGone(Exception):
+    """The value cannot be had any more; the text says why, without the place."""
+
+
+class Originals:
+    """Reads original values; makes a consumer on first use."""
+
+    def __init__(self, configuration: Mapping[str, Any]) -> None:
+        """`configuration` is that of a confluent-kafka client."""
+        self._configuration = configuration
+        self._consumer: Consumer | None = None
+
+    def value_of(self, letter: DeadLetter) -> bytes:
+        """Give the value, byte for byte.
+
+        Raises: OriginalGone; KafkaUnavailable when the brokers do not answer.
+        """
+        if letter["value"] is not None:
+            return letter["value"]
+        left_out = re.match(LEFT_OUT, letter["message"])
+        if left_out is None:
+            reason = "never had a value"
+            raise OriginalGone(reason)
+        value = self._read(letter["topic"], letter["partition"], letter["offset"])
+        if value is None or hashlib.sha256(value).hexdigest() != left_out["sha256"]:
+            reason = "its value was left out, and does not lie where it was read any more"
+            raise OriginalGone(reason)
+        return value
+
+    def close(self) -> None:
+        """Let go of the brokers."""
+        if self._consumer is not None:
+            self._consumer.close()
+
+    def _read(self, topic: str, partition: int, offset: int) -> bytes | None:
+        if self._consumer is None:
+            self._consumer = groupless_consumer({**self._configuration, "auto.offset.reset": "error"})
+        try:
+            self._consumer.assign([TopicPartition(topic, partition, offset)])
+            message = self._consumer.poll(ANSWER_MAX_S)
+        except KafkaException as error:
+            reason = f"reading {topic}[{partition}]@{offset} failed: {error.args[0].str()}"
+            raise KafkaUnavailable(reason) from error
+        if message is None:
+            reason = f"reading {topic}[{partition}]@{offset}: no answer within {ANSWER_MAX_S:g} s"
+            raise KafkaUnavailable(reason)
+        refused = message.error()
+        if refused is not None and refused.retriable():
+            reason = f"reading {topic}[{partition}]@{offset} failed: {refused.str()}"
+            raise KafkaUnavailable(reason)
+        return message.value() if refused is None and message.offset() == offset else None

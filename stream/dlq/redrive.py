@@ -1,0 +1,134 @@
+"""Sends dead letters back to the topic that they came from: key, value and headers as they were, and one header more.
+
+The additional header names the redrive; should the record die again, its next dead letter carries the name. A record
+sent back twice is answered twice, equally.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
+
+from stream.dlq.letters import Kept, redrives
+from stream.dlq.originals import OriginalGone, Originals
+from stream.dlq.receipts import Receipts
+from stream.errors import ConfigurationError, RedisUnavailable
+from stream.events import DeadLetter
+from stream.runtime.dead_letters import REDRIVE_HEADER
+from stream.runtime.delivery import Delivers, Output
+from stream.runtime.patience import Patience
+
+BATCH: Final = 200
+REDRIVES_MAX: Final = 16  # a record that died this often dies for a reason that a redrive does not mend
+REPLAY_MARK: Final = ".replay."
+
+
+@dataclass(slots=True, kw_only=True)
+class Account:
+    """What became of the letters: `sent`, and how many were left, by why."""
+
+    sent: int = 0
+    left: Counter[str] = field(default_factory=Counter)
+    refused: list[str] = field(default_factory=list)  # one text for each that a topic did not take, with its place
+    could_not: int = 0  # of those left: letters that nobody can send back
+    receipts_missing: str | None = None  # why Redis could not be told or asked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redrive:
+    """One run: its name, and into which topics (with their numbers of partitions) it may write."""
+
+    redrive_id: str
+    targets: Mapping[str, int]
+    again: bool = False  # those too that were sent back before
+    dry_run: bool = False
+
+
+def check_source(topic: str) -> None:
+    """Refuse the dead letters of a replay: sent back, they would be answered on the live topics.
+
+    Raises: ConfigurationError.
+    """
+    if REPLAY_MARK in topic:
+        msg = f"{topic} holds a replay's dead letters, which are not to reach the live topics; run the replay again"
+        raise ConfigurationError(msg)
+
+
+def send_back(
+    letters: Iterable[tuple[Kept, DeadLetter]],
+    redrive: Redrive,
+    *,
+    delivery: Delivers,
+    originals: Originals,
+    receipts: Receipts,
+    patience: Callable[[], Patience],
+    account: Account,
+) -> None:
+    """Send letters back, a batch at a time: delivered and acknowledged, then its receipts.
+
+    Raises: KafkaUnavailable when the brokers take nothing for longer than the outage bound; `account` then says what
+    is sent already.
+    """
+    stream = iter(letters)
+    while batch := list(islice(stream, BATCH)):
+        outputs: dict[str, Output] = {}
+        for (kept, letter), receipt in zip(batch, _receipts(receipts, batch, account), strict=True):
+            if receipt and not redrive.again:
+                account.left["sent back before"] += 1
+                continue
+            why = _unfit(letter, redrive)
+            if why is None:
+                try:
+                    outputs[kept.place] = _output(letter, redrive, originals)
+                except OriginalGone as gone:
+                    why = str(gone)
+            if why is not None:
+                account.left[why] += 1
+                account.could_not += 1
+        if redrive.dry_run:
+            account.sent += len(outputs)
+            continue
+        never = {id(one.output): one.reason for one in delivery.deliver(list(outputs.values()), patience())}
+        account.refused += [f"{place}: {never[id(one)]}" for place, one in outputs.items() if id(one) in never]
+        done = [place for place, one in outputs.items() if id(one) not in never]
+        account.sent += len(done)
+        try:
+            if done:
+                receipts.write(done, redrive.redrive_id)
+        except RedisUnavailable as away:
+            account.receipts_missing = str(away)
+
+
+def _receipts(receipts: Receipts, batch: list[tuple[Kept, DeadLetter]], account: Account) -> list[str | None]:
+    try:
+        return receipts.of([kept.place for kept, _ in batch])
+    except RedisUnavailable as away:
+        account.receipts_missing = str(away)
+        return [None] * len(batch)
+
+
+def _unfit(letter: DeadLetter, redrive: Redrive) -> str | None:
+    """Say why a letter cannot go back, or None."""
+    if letter["topic"] not in redrive.targets:
+        return f"came from topic {letter['topic']}, which is none of ours to write to"
+    if redrives(letter) >= REDRIVES_MAX:
+        return f"was sent back {REDRIVES_MAX} times already"
+    return None
+
+
+def _output(letter: DeadLetter, redrive: Redrive, originals: Originals) -> Output:
+    """Raises: OriginalGone."""
+    partitions = redrive.targets[letter["topic"]]
+    return Output(
+        topic=letter["topic"],
+        key=letter["key"],
+        value=originals.value_of(letter),
+        headers=(
+            *((one["key"], one["value"]) for one in letter["headers"]),
+            (REDRIVE_HEADER, redrive.redrive_id.encode()),
+        ),
+        partition=letter["partition"] if letter["partition"] < partitions else None,
+    )
