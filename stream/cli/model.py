@@ -17,6 +17,7 @@ from stream.models.publishing import Request, publish, read_models
 from stream.runtime.connections import connect_redis
 from stream.runtime.settings import Settings, read_settings
 from stream.wire.leaf_cache import holds_bundle, read_pointer
+from stream.wire.serving import Serving, announced
 from stream.wire.times import time_ms
 
 MIB = 1 << 20
@@ -25,11 +26,11 @@ LINES_FROM_BYTES = 64 * MIB  # below, one line at the end is enough
 
 GROUP_EXAMPLE = """\b
 Example:
-  coach model publish my-bundle
+  coach model publish bundle
   coach model list"""
 PUBLISH_EXAMPLE = """\b
 Example:
-  coach model publish my-bundle --effective-from 2026-11-01T00:00:00Z --approved-by "Model Risk\""""
+  coach model publish bundle --effective-from 2026-11-01T00:00:00Z --approved-by "Model Risk\""""
 LIST_EXAMPLE = """\b
 Example:
   coach model list --json"""
@@ -65,7 +66,8 @@ def publish_command(
 
     A decision is answered by the highest revision of its model version that was effective at its event_time. Without
     --effective-from, the first publication of a model version answers all decisions that name it, a revision published
-    again keeps its time, and a new revision answers decisions from now on. A rollback is a new publication: build the old
+    again keeps its time, and a new revision answers decisions from 10 s from now on, when all workers have read of it; for
+    the same reason give --effective-from a time to come. A rollback is a new publication: build the old
     content with a higher --revision.
     """
     settings = read_settings(kafka_brokers=kafka_brokers, redis_url=redis_url)
@@ -91,15 +93,16 @@ def publish_command(
 @click.option("--redis-url", help="redis://, rediss:// or unix://; else COACH_REDIS_URL.")
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON list.")
 def list_command(*, kafka_brokers: str | None, redis_url: str | None, as_json: bool) -> None:
-    """List all publications in the order in which they were made, and whether Redis holds their bundles.
+    """List all publications in the order in which they were made, whether Redis holds their bundles, and who serves them.
 
-    `current` marks the one that the model's pointer in Redis names.
+    `current` marks the one that the model's pointer in Redis names. Of the workers of COACH_GROUP that run now it says how
+    many know a publication, having read `models` that far, and how many have its bundle open.
     """
     settings = read_settings(kafka_brokers=kafka_brokers, redis_url=redis_url)
     publications = read_models(settings).publications()
     rows: list[dict[str, Any]] = [
         {**one.published, "bundle_uri": without_secrets(one.published["bundle_uri"]), "epoch": one.epoch, **state}
-        for one, state in _cache_states(settings, publications)
+        for one, state in _states(settings, publications)
     ]
     if as_json:
         click.echo(json.dumps(rows))
@@ -111,24 +114,36 @@ def list_command(*, kafka_brokers: str | None, redis_url: str | None, as_json: b
         name = f"{row['model_id']}/{row['model_version']}/{row['revision']}"
         click.echo(
             f"epoch {row['epoch']:<5} {name:<40} from {row['effective_from']}  {row['bundle_sha256'][:12]}  "
-            f"cache: {row['cache']:<7} {mark}".rstrip()
+            f"cache: {row['cache']:<7} {_served(row):<34} {mark}".rstrip()
         )
 
 
-def _cache_states(
-    settings: Settings, publications: list[Publication]
-) -> Iterator[tuple[Publication, dict[str, str | bool]]]:
+def _served(row: dict[str, Any]) -> str:
+    workers = row["workers"]
+    if workers is None:
+        return "workers: unknown"
+    return f"workers: {len(row['known_by'])} of {workers} know it, {len(row['open_in'])} have it open"
+
+
+def _states(settings: Settings, publications: list[Publication]) -> Iterator[tuple[Publication, dict[str, Any]]]:
+    """Give each publication with what Redis knows of it; unknown, said once, where Redis is away."""
     client = connect_redis(settings)
+    workers: list[Serving] = []
     away = False
     for one in publications:
-        state: dict[str, str | bool] = {"cache": "unknown", "current": False}
+        state: dict[str, Any] = {"cache": "unknown", "current": False, "workers": None, "known_by": [], "open_in": []}
         if not away:
             try:
+                workers = workers or announced(client, settings.group)
                 held = holds_bundle(client, one.published["bundle_sha256"])
                 pointer = read_pointer(client, one.published["model_id"])
+                digest = one.published["bundle_sha256"]
                 state = {
                     "cache": "held" if held else "absent",
                     "current": pointer is not None and pointer.epoch == one.epoch,
+                    "workers": len(workers),
+                    "known_by": [worker["worker"] for worker in workers if worker["models_epoch"] >= one.epoch],
+                    "open_in": [worker["worker"] for worker in workers if digest in worker["open_bundles"]],
                 }
             except RedisUnavailable as error:
                 away = True

@@ -44,6 +44,7 @@ LOOKING_SHARE: Final = (
     10  # a look that took long is paid for by a rest this many times as long, for all others wait meanwhile
 )
 PROBE_BYTES: Final = 4096
+ORIGINS: Final = ("memory", "disk", "redis", "uri")  # where a bundle may be found, the nearest first
 
 
 def check_folder(folder: Path) -> None:
@@ -73,7 +74,15 @@ class BundleShelf:
         self._chunk_bytes = chunk_bytes
         self._open: OrderedDict[str, PublishedModel] = OrderedDict()
         self._failed: dict[tuple[object, ...], tuple[float, ModelNotPublished]] = {}
-        self.loaded = {"memory": 0, "disk": 0, "redis": 0, "uri": 0}
+        # Counts for /metrics, read by other threads; a key is never added or taken away.
+        self.loaded = dict.fromkeys(ORIGINS, 0)
+        self.evicted = 0
+        self.cache_lookups = {"hit": 0, "miss": 0, "unavailable": 0}
+        self.cache_rebuilds = {"done": 0, "failed": 0}
+
+    def opened(self) -> list[str]:
+        """The digests of the bundles that are open, the one asked for last at the end; any thread may ask."""
+        return list(self._open)  # one step for CPython: no other thread comes between
 
     def model(self, published: ModelPublished) -> PublishedModel:
         """Give the model of a publication, loading it where it is not open.
@@ -89,6 +98,7 @@ class BundleShelf:
             self._open[digest] = found
             while len(self._open) > self._models_max:
                 self._open.popitem(last=False)
+                self.evicted += 1
         else:
             try:
                 _check_identity(found, published)
@@ -163,9 +173,12 @@ class BundleShelf:
         redis_away: RedisUnavailable | None = None
         try:
             if fetch_from_redis(self._client, digest, folder):
+                self.cache_lookups["hit"] += 1
                 return "redis"
+            self.cache_lookups["miss"] += 1
         except RedisUnavailable as away:
             redis_away = away
+            self.cache_lookups["unavailable"] += 1
             log.warning("bundle.redis_away", extra={"why": str(away)})
         with self._workspace() as space:
             fetched = space / "bundle"
@@ -188,7 +201,9 @@ class BundleShelf:
     def _refill(self, folder: Path) -> None:
         try:
             publish_bundle(self._client, folder, chunk_bytes=self._chunk_bytes)
+            self.cache_rebuilds["done"] += 1
         except RedisUnavailable as away:
+            self.cache_rebuilds["failed"] += 1
             log.warning("bundle.redis_not_refilled", extra={"why": str(away)})
 
     @contextmanager

@@ -10,26 +10,28 @@ from typing import Any, Final, cast
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, TopicPartition
 
-from stream.errors import CorruptionError, KafkaUnavailable, PoisonError
+from stream.errors import CorruptionError, KafkaUnavailable, PoisonError, RegistryUnavailable
 from stream.events import ModelPublished
 from stream.models.model_table import ModelTable
-from stream.wire.avro_records import decode
 from stream.wire.clients import groupless_consumer
+from stream.wire.framing import Framing
 
 log = logging.getLogger(__name__)
 
 POLL_S: Final = 0.2
 STOP_WAIT_S: Final = 5.0
+SCHEMA_AGAIN_S: Final = 2.0  # before the schema registry is asked again
 FETCH_WAIT_MS: Final = 100  # the end of the topic shows only when an empty fetch comes back
 
 
 class ModelReader:
     """Fills a ModelTable from the models topic: up to its present end at once, then as publications come."""
 
-    def __init__(self, configuration: Mapping[str, Any], *, topic: str, table: ModelTable) -> None:
+    def __init__(self, configuration: Mapping[str, Any], *, topic: str, table: ModelTable, framing: Framing) -> None:
         """Nothing is read yet."""
         self._topic = topic
         self._table = table
+        self._framing = framing
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._at_end = False
@@ -39,7 +41,7 @@ class ModelReader:
     def read_to_end(self, timeout_s: float) -> int:
         """Read from the beginning to the end that the topic has now; return how many records were read.
 
-        Raises: KafkaUnavailable when that takes longer than `timeout_s`.
+        Raises: KafkaUnavailable when that takes longer than `timeout_s`; RegistryUnavailable.
         """
         deadline = time.monotonic() + timeout_s
         self._consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
@@ -68,14 +70,22 @@ class ModelReader:
         while not self._stopping.is_set():
             try:
                 message = self._consumer.poll(POLL_S)
-                if message is not None:
-                    self._take(message)
+                while message is not None and not self._stopping.is_set():
+                    try:
+                        self._take(message)
+                        break
+                    except RegistryUnavailable as away:  # it may hold a publication that decisions wait for
+                        log.warning("models.schema_away", extra={"epoch": message.offset(), "why": str(away)})
+                        self._stopping.wait(SCHEMA_AGAIN_S)
             except Exception:  # without its reader a worker would go on with yesterday's models, and nobody would know
                 log.exception("models.reader_fault")
                 time.sleep(POLL_S)
 
     def _take(self, message: Message) -> bool:
-        """Learn from one record; what is no publication is logged and passed over, for it answers no decision."""
+        """Learn from one record; what is no publication is logged and passed over, for it answers no decision.
+
+        Raises: RegistryUnavailable.
+        """
         error = message.error()
         if error is not None and error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name for it
             self._at_end = True
@@ -88,7 +98,7 @@ class ModelReader:
             self._table.forget(bytes(key or b""))
             return True
         try:
-            publication = self._table.learn(read_publication(bytes(value)), int(epoch or 0))
+            publication = self._table.learn(self._read(bytes(value)), int(epoch or 0))
         except (PoisonError, CorruptionError, ValueError) as refused:
             self.refused += 1
             log.error("models.refused", extra={"epoch": epoch, "error": type(refused).__name__})  # noqa: TRY400 - no traceback
@@ -105,14 +115,10 @@ class ModelReader:
         )
         return True
 
-
-def read_publication(value: bytes) -> ModelPublished:
-    """Read one record of the models topic.
-
-    Raises: PoisonError when it is no ModelPublished.
-    """
-    name, record = decode(value)
-    if name != "ModelPublished":
-        reason = f"a record of type {name} is not a publication"
-        raise PoisonError(reason)
-    return cast("ModelPublished", record)  # decode checked it against the schema
+    def _read(self, value: bytes) -> ModelPublished:
+        """Raises: PoisonError when it is no ModelPublished; RegistryUnavailable."""
+        name, record = self._framing.decode(value, topic=self._topic)
+        if name != "ModelPublished":
+            reason = f"a record of type {name} is not a publication"
+            raise PoisonError(reason)
+        return cast("ModelPublished", record)  # decode checked it against the schema

@@ -43,6 +43,12 @@ class ModelTable:
         with self._lock:
             return self._changes
 
+    @property
+    def epoch(self) -> int:
+        """The latest publication taken in; -1 for none."""
+        with self._lock:
+            return max((one.epoch for one in self._by_key.values()), default=-1)
+
     def learn(self, published: ModelPublished, epoch: int) -> Publication:
         """Take in a publication, unless a later one of the same revision is known."""
         publication = Publication(

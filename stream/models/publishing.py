@@ -9,11 +9,11 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -25,15 +25,18 @@ from stream.errors import ConfigurationError, KafkaUnavailable
 from stream.events import ModelPublished
 from stream.models.model_reader import ModelReader
 from stream.models.model_table import ModelTable, Publication, models_key
-from stream.runtime.connections import connect_redis, kafka_properties
+from stream.runtime.connections import connect_redis, framing_of, kafka_properties
 from stream.runtime.settings import Settings
 from stream.runtime.topics import TopicKeeper
-from stream.wire.avro_records import encode
+from stream.wire.framing import Framing
 from stream.wire.leaf_cache import flip_pointer, publish_bundle
 from stream.wire.times import rfc3339
 
 POLL_S: Final = 0.1
 WAIT_MIN_S: Final = 1.0
+# A worker reads `models` as it grows, and opens a bundle within seconds. A revision effective at once would not be known
+# to every worker for the decisions of these seconds, and which of two revisions answered them would be chance.
+LEAD_MS: Final = 10_000
 BEGINNING_MS: Final = 0  # 1970: no decision that a machine took by a model is older
 
 Progress: TypeAlias = Callable[[int, int], None]  # (bytes done, bytes in all)
@@ -61,29 +64,30 @@ def publish(
 
     Raises: BundleUnavailable or CorruptionError when there is no whole bundle at the URI; ConfigurationError when its
     revision is published with other content, the URI has a secret in it or names no folder, or there is no topic for
-    it; KafkaUnavailable, RedisUnavailable, DiskUnavailable.
+    it; KafkaUnavailable, RedisUnavailable, RegistryUnavailable, DiskUnavailable.
     """
     _refuse_secrets(request.uri)
     with _bundle_at(request.uri) as (folder, uri):
         manifest, bundle_sha256 = read_manifest(folder)
         open_bundle(folder)  # every file is what the manifest says, and this build can use it
-        properties = kafka_properties(settings)
-        table = read_models(settings)
+        framing = framing_of(settings)
+        framing.prepare(writes={settings.topic_models: "ModelPublished"})
+        table = read_models(settings, framing)
         since_ms, why = effective_from(table, manifest, request)
         published = _record(manifest, bundle_sha256, uri, request, since_ms)
         _refuse_other_content(table, published)
         tell(why)
         client = connect_redis(settings)
         publish_bundle(client, folder, progress=progress, chunk_bytes=settings.redis_chunk_bytes)
-        epoch = _announce(properties, settings, published)
+        epoch = _announce(settings, published, framing)
         flip_pointer(client, published["model_id"], published, epoch)
     return ModelTable().learn(published, epoch)
 
 
-def read_models(settings: Settings) -> ModelTable:
+def read_models(settings: Settings, framing: Framing | None = None) -> ModelTable:
     """Read all publications.
 
-    Raises: KafkaUnavailable; ConfigurationError when there is no topic of them.
+    Raises: KafkaUnavailable, RegistryUnavailable; ConfigurationError when there is no topic of them.
     """
     wait_s = max(settings.start_wait_s, WAIT_MIN_S)
     if settings.topic_models not in TopicKeeper(kafka_properties(settings), timeout_s=wait_s).partitions():
@@ -93,7 +97,12 @@ def read_models(settings: Settings) -> ModelTable:
         )
         raise ConfigurationError(reason)
     table = ModelTable()
-    reader = ModelReader(kafka_properties(settings), topic=settings.topic_models, table=table)
+    reader = ModelReader(
+        kafka_properties(settings),
+        topic=settings.topic_models,
+        table=table,
+        framing=framing or framing_of(settings),
+    )
     try:
         reader.read_to_end(wait_s)
     finally:
@@ -105,7 +114,8 @@ def effective_from(table: ModelTable, manifest: Manifest, request: Request) -> t
     """From when on a publication answers decisions, and why: as asked, else by what is published already.
 
     The first publication of a model version answers whatever names the version. A revision published again keeps its
-    time, so that what is answered does not change. A new revision changes nothing for decisions already taken.
+    time, so that what is answered does not change. A new revision changes nothing for decisions already taken, and
+    becomes effective `LEAD_MS` from now.
     """
     if request.effective_from_ms is not None:
         return request.effective_from_ms, "as asked"
@@ -118,7 +128,8 @@ def effective_from(table: ModelTable, manifest: Manifest, request: Request) -> t
             return one.effective_from_ms, f"as when it was published before (epoch {one.epoch})"
     if not known:
         return BEGINNING_MS, "the first publication of its model version answers every decision that names it"
-    return time.time_ns() // 1_000_000, "a new revision of a published version, from now on"
+    now_ms = time.time_ns() // 1_000_000
+    return now_ms + LEAD_MS, f"a new revision of a published version, in {LEAD_MS // 1_000} s, when all workers know it"
 
 
 def _refuse_secrets(uri: str) -> None:
@@ -192,11 +203,11 @@ def _key(published: ModelPublished) -> str:
     return models_key(published["model_id"], published["model_version"], published["revision"]).decode()
 
 
-def _announce(properties: Mapping[str, Any], settings: Settings, published: ModelPublished) -> int:
+def _announce(settings: Settings, published: ModelPublished, framing: Framing) -> int:
     """Write the publication to the models topic, and return its offset there once all replicas have it."""
     producer = Producer(
         {
-            **properties,
+            **kafka_properties(settings),
             "enable.idempotence": True,
             "acks": "all",
             "message.timeout.ms": int(settings.delivery_timeout_s * 1000),
@@ -207,7 +218,7 @@ def _announce(properties: Mapping[str, Any], settings: Settings, published: Mode
         producer.produce(
             settings.topic_models,
             key=_key(published).encode(),
-            value=encode("ModelPublished", published),
+            value=framing.encode("ModelPublished", published, topic=settings.topic_models),
             partition=0,
             on_delivery=lambda error, message: reports.append((error, message)),
         )

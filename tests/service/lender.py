@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,6 +78,25 @@ def toy_lender(folder: Path, *, version: str = "2026-10", seed: int = 7) -> Lend
     target = (rows[:, 0] + rows[:, 1] * 0.5 - rows[:, 2] > random.normal(size=900) * 0.5).astype(int)
     frame = pd.DataFrame(rows, columns=[f"f{number}" for number in range(6)])
     return _build(folder, "toy", frame, target, version=version, trees=20, depth=3)
+
+
+def revised(lender: Lender, revision: int, *, policy: str) -> Lender:
+    """The same model with another policy, as a further revision of its version."""
+    folder = lender.bundle.parent
+    (folder / f"policy-{revision}.toml").write_text(policy)
+    build_bundle(
+        model_path=folder / "model.json",
+        pool_path=folder / "pool.csv",
+        features_path=folder / "features.toml",
+        policy_path=folder / f"policy-{revision}.toml",
+        threshold=THRESHOLD,
+        out_dir=folder / f"bundle-{revision}",
+        target_column="target",
+        model_id=lender.name,
+        model_version=lender.version,
+        revision=revision,
+    )
+    return dataclasses.replace(lender, bundle=folder / f"bundle-{revision}")
 
 
 def heloc_lender(folder: Path, datasets: Path, *, trees: int = 60) -> Lender:
