@@ -23,11 +23,12 @@ MEGABYTE: Final = 1e6
 # A line of \b keeps click from filling what follows it.
 GROUP_EXAMPLE: Final = """\b
 Example:
-  coach bundle build --model model.json --pool pool.csv --features features.toml --threshold 0.5 --out bundle
+  coach bundle build --model model.json --pool training.csv --features features.toml --target-column outcome \\
+    --threshold 0.5 --out bundle
   coach bundle show bundle"""
 BUILD_EXAMPLE: Final = """\b
 Example:
-  coach bundle build --model model.json --pool pool.csv.gz --target-column target \\
+  coach bundle build --model model.json --pool training.csv.gz --target-column outcome \\
     --features features.toml --policy policy.toml --threshold 0.5 --out bundle"""
 SHOW_EXAMPLE: Final = """\b
 Example:

@@ -13,9 +13,11 @@ from typing import Final, NoReturn
 import click
 
 from stream.demo.german_credit import default_cache
+from stream.demo.publisher import publish_only as send_only
 from stream.demo.script import german_credit_script, own_script
 from stream.demo.story import tell
 from stream.errors import ConfigurationError
+from stream.runtime.settings import read_settings
 
 FAULTS_SHOWN_MAX: Final = 20
 TERMINATED: Final = 143  # 128 + SIGTERM
@@ -24,7 +26,7 @@ TERMINATED: Final = 143  # 128 + SIGTERM
 EXAMPLE: Final = """\b
 Example:
   coach demo
-  coach demo --data loans.csv --features features.toml --target-column repaid --exclude customer_number"""
+  coach demo --data training.csv --features features.toml --target-column outcome --rate 500"""
 
 
 @click.command(epilog=EXAMPLE, short_help="The whole story on this machine, with nothing else installed.")
@@ -54,6 +56,12 @@ Example:
     envvar="COACH_CACHE_DIR",
     help="Where the downloaded data is kept.  [default: ~/.cache/coach-stream]",
 )
+@click.option(
+    "--publish-only",
+    is_flag=True,
+    help="Publish the demo's model to the Kafka and Redis of COACH_KAFKA_BROKERS and COACH_REDIS_URL, send its decisions "
+    "there, and end; needs --out, a folder that the workers there can read.",
+)
 @click.pass_context
 def demo(  # noqa: PLR0913, PLR0917 - one parameter per flag
     ctx: click.Context,
@@ -66,6 +74,8 @@ def demo(  # noqa: PLR0913, PLR0917 - one parameter per flag
     rate: float,
     out: Path | None,
     cache_dir: Path | None,
+    *,
+    publish_only: bool,
 ) -> None:
     """Show everything on this machine, with nothing installed but this package.
 
@@ -73,7 +83,10 @@ def demo(  # noqa: PLR0913, PLR0917 - one parameter per flag
     real worker answer every declined application, prints three of the answers, and verifies every audit record.
     """
     signal.signal(signal.SIGTERM, _terminate)
-    with _folder(out) as folder:
+    if publish_only and out is None:
+        reason = "--publish-only also needs --out, a folder that the workers can read: the bundle's place"
+        raise ConfigurationError(reason)
+    with _folder(out, again=publish_only) as folder:
         if data is None:
             cache = cache_dir or default_cache()
             script = german_credit_script(folder, threshold=threshold, per_second=rate, cache=cache)
@@ -88,6 +101,9 @@ def demo(  # noqa: PLR0913, PLR0917 - one parameter per flag
                 threshold=threshold,
                 per_second=rate,
             )
+        if publish_only:
+            send_only(script, read_settings(), click.echo, _progress)
+            return
         faults = tell(script, click.echo, _progress)
     for fault in faults[:FAULTS_SHOWN_MAX]:
         click.echo(fault, err=True)
@@ -99,8 +115,8 @@ def demo(  # noqa: PLR0913, PLR0917 - one parameter per flag
 
 
 @contextmanager
-def _folder(out: Path | None) -> Iterator[Path]:
-    """The named folder, which must not hold anything yet, or one that goes away afterwards."""
+def _folder(out: Path | None, *, again: bool) -> Iterator[Path]:
+    """The named folder, which must not hold anything yet unless used `again`, or one that goes away afterwards."""
     if out is None:
         with tempfile.TemporaryDirectory(prefix="coach-demo-") as folder:
             yield Path(folder)
@@ -111,7 +127,7 @@ def _folder(out: Path | None) -> Iterator[Path]:
     except OSError as error:
         reason = f"--out {out} cannot be made: {error.strerror or error}"
         raise ConfigurationError(reason) from error
-    if occupied:
+    if occupied and not again:
         reason = f"--out {out} is not empty; name a new folder"
         raise ConfigurationError(reason)
     yield out
