@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.service.lender import Lender, heloc_lender, toy_lender
-from tests.service.stack import each_stack, embedded_stack, real_stack_or_none, stack
+from tests.service.stack import each_stack, embedded_stack, loud, real_stack_or_none, stack
 
 __all__ = ["each_stack", "embedded_stack", "real_stack_or_none", "stack"]
 
+NEEDS_SERVICES = frozenset({"real_stack_or_none", "embedded_stack"})
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 settings.register_profile("here", deadline=None)
@@ -20,6 +22,22 @@ settings.register_profile(  # CI must say the same of the same commit, and has t
     "ci", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "here")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let one process have all tests of the services, and begin with them: they wait much while the others compute."""
+    shared = [item for item in items if NEEDS_SERVICES & set(getattr(item, "fixturenames", ()))]
+    for item in shared:
+        item.add_marker(pytest.mark.xdist_group("services"))
+    first = set(shared)
+    items[:] = shared + [item for item in items if item not in first]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:  # noqa: ARG001 - xdist's signature
+    """Say what a test process found loud."""
+    for line in getattr(node, "workeroutput", {}).get("loud", ()):
+        loud(node.config, line)
 
 
 @pytest.fixture(scope="session")
