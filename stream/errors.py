@@ -22,7 +22,7 @@ class StreamError(Exception):
 class PoisonError(StreamError):
     """This one record can never succeed: dead-letter it with stage and reason, then ack.
 
-    `stage` is where it failed (decode, validate, resolve, score, answer, encode, deliver); `reason` is the
+    `stage` is where it failed (decode, validate, resolve, score, answer, encode, deliver, notify); `reason` is the
     class name, which dead letters and metrics carry.
     """
 
@@ -35,6 +35,11 @@ class PoisonError(StreamError):
         return type(self).__name__
 
 
+def poison_kinds(error: type[PoisonError] = PoisonError) -> list[type[PoisonError]]:
+    """`error` and all its kinds that are known to this process, for whoever counts them from 0 on."""
+    return [error, *(kind for one in error.__subclasses__() for kind in poison_kinds(one))]
+
+
 class MalformedRecord(PoisonError):
     """The bytes are neither a well-formed Avro record of a known schema nor a JSON object of the right shape."""
 
@@ -42,9 +47,16 @@ class MalformedRecord(PoisonError):
 
 
 class UnknownSchema(PoisonError):
-    """The frame names a schema fingerprint or id that `schemas/` does not hold."""
+    """The frame names a schema that neither `schemas/` nor the registry holds, or one that ours cannot read."""
 
     stage = "decode"
+
+
+class SchemaUnavailable(PoisonError):
+    """The schema registry did not answer within the wait, and only it knows the schema that wrote the record."""
+
+    stage = "decode"
+    retryable = True
 
 
 class InvalidDecision(PoisonError):
@@ -116,6 +128,33 @@ class DeliveryRefused(PoisonError):
     stage = "deliver"
 
 
+class RecommendationRefused(PoisonError):
+    """A recommendation breaks a rule of its contract, so that no true letter can be made of it."""
+
+    stage = "notify"
+
+
+class ContactRefused(PoisonError):
+    """What the contact look-up says of this one applicant is unusable; it can be mended there."""
+
+    stage = "notify"
+    retryable = True
+
+
+class LetterRefused(PoisonError):
+    """This one letter cannot be made or is refused for good; with another template or receiver it may succeed."""
+
+    stage = "notify"
+    retryable = True
+
+
+class NoticeGivenUp(PoisonError):
+    """This one letter was refused for the time being, again and again, up to its bound."""
+
+    stage = "notify"
+    retryable = True
+
+
 class UnexpectedFault(PoisonError):
     """A fault of this software met this record: the record waits as a dead letter, the ones behind it go on."""
 
@@ -134,12 +173,36 @@ class RedisUnavailable(DependencyError):
     """Redis does not answer."""
 
 
+class RegistryUnavailable(DependencyError):
+    """The schema registry does not answer."""
+
+
 class BundleUnavailable(DependencyError):
     """A bundle's files are neither in the cache nor at their URI."""
 
 
+class ContactsUnavailable(DependencyError):
+    """The contact look-up does not answer, or refuses every question."""
+
+
+class MailUnavailable(DependencyError):
+    """The mail server does not answer, or refuses us whatever the letter."""
+
+
+class WebhookUnavailable(DependencyError):
+    """The webhook's receiver does not answer, or refuses us whatever the letter."""
+
+
 class DiskUnavailable(DependencyError):
     """A folder of this host cannot be written or read: it is full, gone or somebody else's."""
+
+
+class ArchiveUnavailable(DependencyError):
+    """The audit archive's store cannot be reached, read or written."""
+
+
+class RecordsLost(StreamError):
+    """Records were deleted from a topic before they were kept elsewhere: say which, and stop (exit 1)."""
 
 
 class CorruptionError(StreamError):
@@ -148,6 +211,10 @@ class CorruptionError(StreamError):
 
 class LeafOutOfRange(CorruptionError):
     """A leaf id does not name a leaf of its own tree."""
+
+
+class ArchiveDamaged(CorruptionError):
+    """A file of the audit archive is missing, or is not what the archive itself says of it."""
 
 
 class ConfigurationError(StreamError):

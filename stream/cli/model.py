@@ -66,8 +66,8 @@ def publish_command(
 
     A decision is answered by the highest revision of its model version that was effective at its event_time. Without
     --effective-from, the first publication of a model version answers all decisions that name it, a revision published
-    again keeps its time, and a new revision answers decisions from 10 s from now on, when all workers have read of it; for
-    the same reason give --effective-from a time to come. A rollback is a new publication: build the old
+    again keeps its time, and a new revision answers decisions from 10 s from now on, when all workers have read of it. For
+    the same reason, a time that you give should be one to come. A rollback is a new publication: build the old
     content with a higher --revision.
     """
     settings = read_settings(kafka_brokers=kafka_brokers, redis_url=redis_url)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, TopicPartition
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 POLL_S: Final = 0.2
 STOP_WAIT_S: Final = 5.0
-SCHEMA_AGAIN_S: Final = 2.0  # before the schema registry is asked again
+SCHEMA_AGAIN_S: Final = 1.0  # before the schema registry is asked again
 FETCH_WAIT_MS: Final = 100  # the end of the topic shows only when an empty fetch comes back
 
 
@@ -51,7 +51,7 @@ class ModelReader:
                 reason = f"topic {self._topic} could not be read to its end within {timeout_s:g} s"
                 raise KafkaUnavailable(reason)
             message = self._consumer.poll(POLL_S)
-            count += message is not None and self._take(message)
+            count += message is not None and self._take_until(message, lambda: time.monotonic() > deadline)
         return count
 
     def follow(self) -> None:
@@ -70,16 +70,27 @@ class ModelReader:
         while not self._stopping.is_set():
             try:
                 message = self._consumer.poll(POLL_S)
-                while message is not None and not self._stopping.is_set():
-                    try:
-                        self._take(message)
-                        break
-                    except RegistryUnavailable as away:  # it may hold a publication that decisions wait for
-                        log.warning("models.schema_away", extra={"epoch": message.offset(), "why": str(away)})
-                        self._stopping.wait(SCHEMA_AGAIN_S)
+                if message is not None:
+                    self._take_until(message, self._stopping.is_set)
+            except RegistryUnavailable:
+                return  # we are to stop
             except Exception:  # without its reader a worker would go on with yesterday's models, and nobody would know
                 log.exception("models.reader_fault")
                 time.sleep(POLL_S)
+
+    def _take_until(self, message: Message, given_up: Callable[[], bool]) -> bool:
+        """Learn from one record, however often the schema registry must be asked: decisions may wait for it.
+
+        Raises: RegistryUnavailable once `given_up` says so.
+        """
+        while True:
+            try:
+                return self._take(message)
+            except RegistryUnavailable as away:
+                if given_up():
+                    raise
+                log.warning("models.schema_away", extra={"epoch": message.offset(), "why": str(away)})
+                self._stopping.wait(SCHEMA_AGAIN_S)
 
     def _take(self, message: Message) -> bool:
         """Learn from one record; what is no publication is logged and passed over, for it answers no decision.

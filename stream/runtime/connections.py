@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import redis
 
 from stream.runtime.logs import librdkafka_log
 from stream.runtime.settings import Settings
 from stream.wire.clients import redis_client
-from stream.wire.framing import Framing, SingleObject
+from stream.wire.framing import SINGLE_OBJECT, Framing
+from stream.wire.schema_files import RecordName
+
+if TYPE_CHECKING:
+    from stream.wire.registry_client import Registry
 
 
 def kafka_properties(settings: Settings) -> dict[str, Any]:
@@ -42,6 +46,50 @@ def connect_redis(settings: Settings) -> redis.Redis:
     return redis_client(settings.redis_url, timeout_s=settings.redis_timeout_s, tls_ca_file=ca_file)
 
 
-def framing_of(settings: Settings) -> Framing:  # noqa: ARG001 - the registry's URL is one of them
-    """Give the framing of records on the topics."""
-    return SingleObject()
+def framing_of(settings: Settings, *, lookup_wait_s: float | None = None) -> Framing:
+    """Give the framing of records on the topics; it connects on first use.
+
+    `lookup_wait_s`: how long reading a record may wait for the registry to tell of its schema; without it, as long as
+    the registry's answer may take. The look-up goes on behind, and a later try finds what it brought.
+    """
+    if not settings.schema_registry_url:
+        return SINGLE_OBJECT
+    # Its client takes half a second to import, for those who have a registry.
+    from stream.wire.registry_framing import RegistryFraming  # noqa: PLC0415
+
+    return RegistryFraming(
+        connect_registry(settings),
+        register=settings.schema_registry_register == "auto",
+        records=topic_records(settings),
+        lookup_wait_s=lookup_wait_s,
+    )
+
+
+def connect_registry(settings: Settings) -> Registry:
+    """Make the client of the schema registry; it connects on first use.
+
+    Raises: ConfigurationError for a CA file that holds no certificate.
+    """
+    from stream.wire.registry_client import Registry, RegistryAccess  # noqa: PLC0415 - as above
+
+    return Registry(
+        RegistryAccess(
+            url=settings.schema_registry_url,
+            username=settings.schema_registry_username,
+            password=settings.schema_registry_password,
+            ca_file=settings.schema_registry_ca_file,
+            timeout_s=settings.schema_registry_timeout_s,
+        )
+    )
+
+
+def topic_records(settings: Settings) -> dict[str, RecordName]:
+    """Say which record stands on which topic."""
+    return {
+        settings.topic_decisions: "Decision",
+        settings.topic_models: "ModelPublished",
+        settings.topic_recommendations: "Recommendation",
+        settings.topic_audit: "AuditRecord",
+        settings.topic_dlq: "DeadLetter",
+        settings.topic_notices: "Notice",
+    }

@@ -17,6 +17,7 @@ from stream.runtime.start_at import StartAt
 
 SecurityProtocol: TypeAlias = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+RegisterSchemas: TypeAlias = Literal["auto", "never"]
 LogLevel: TypeAlias = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
 KIB: Final = 1024
@@ -24,6 +25,7 @@ MIB: Final = 1024 * KIB
 # What a dead letter adds to the bytes that it carries: its other fields, with a message of at most 1,000 characters.
 DEAD_LETTER_MARGIN_BYTES: Final = 16 * KIB
 SESSION_MAX_S: Final = 1_800  # brokers refuse a longer session by default (group.max.session.timeout.ms)
+REPLAY_MARK: Final = ".replay."  # within the name of every topic that a replay writes, and of no other
 TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 BROKER: Final = re.compile(r"[^\s,:/@]+:\d{1,5}")
 
@@ -51,6 +53,25 @@ def _redis_url(text: str) -> None:
     if parts.scheme not in ("redis", "rediss", "unix"):
         reason = "must begin with redis://, rediss:// or unix://"
         raise ValueError(reason)
+
+
+def _registry_url(text: str) -> None:
+    for one in text.split(","):
+        try:
+            parts = urlsplit(one.strip())
+            _ = parts.port
+        except ValueError:
+            reason = "is no URL (brackets or port?); must be like http://host:port or https://host/path"
+            raise ValueError(reason) from None
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            reason = "must be like http://host:port or https://host/path, with commas between several"
+            raise ValueError(reason)
+        if "@" in one or parts.query or parts.fragment:
+            reason = (
+                f"must hold neither user nor query; {PREFIX}SCHEMA_REGISTRY_USERNAME and "
+                f"{PREFIX}SCHEMA_REGISTRY_PASSWORD are for that"
+            )
+            raise ValueError(reason)
 
 
 def readable_file(text: str) -> None:
@@ -89,8 +110,27 @@ class Settings:
     redis_timeout_s: Annotated[float, About("longest wait for one answer of Redis", low=0.1, high=60)] = 5.0
 
     schema_registry_url: Annotated[
-        str, About("schema registry that all records are framed for; none: single-object encoding", address=True)
+        str,
+        About(
+            "schema registry that all records are framed for; none: single-object encoding",
+            check=_registry_url,
+            address=True,
+        ),
     ] = ""
+    schema_registry_username: Annotated[str, About("user name (or API key) at the registry")] = ""
+    schema_registry_password: Annotated[str, About("password (or API secret) at the registry", secret=True)] = ""
+    schema_registry_ca_file: Annotated[
+        str,
+        About(
+            "PEM file of the authorities behind the registry's certificate; none: the public ones", check=readable_file
+        ),
+    ] = ""
+    schema_registry_timeout_s: Annotated[
+        float, About("longest wait for one answer of the registry", low=0.1, high=60)
+    ] = 5.0
+    schema_registry_register: Annotated[
+        RegisterSchemas, About("auto: register our schemas where they are missing; never: only look them up")
+    ] = "auto"
 
     group: Annotated[str, About("consumer group of the workers", check=topic_name)] = "coach-stream"
     topic_decisions: Annotated[str, About("topic of decisions, in", check=topic_name)] = "decisions"
@@ -180,10 +220,6 @@ def read_settings(environment: Mapping[str, str] | None = None, **flags: object)
     Raises: ConfigurationError that names every wrong setting, what is wrong, and what it takes.
     """
     settings, wrong = read_described(Settings, environment, flags)
-    if settings.schema_registry_url:
-        wrong.append(
-            "COACH_SCHEMA_REGISTRY_URL: this version frames records in Avro single-object encoding only; unset it"
-        )
     refuse([*wrong, *_contradictions(settings)])
     return settings
 
@@ -191,9 +227,14 @@ def read_settings(environment: Mapping[str, str] | None = None, **flags: object)
 def _contradictions(settings: Settings) -> list[str]:
     """What no single setting shows."""
     wrong = []
-    topics = [value for name in described(Settings) if name.startswith("topic_") for value in [getattr(settings, name)]]
-    if len(set(topics)) < len(topics):
-        wrong.append(f"{PREFIX}TOPIC_*: {', '.join(topics)} must all be different")
+    topics = {name: str(getattr(settings, name)) for name in described(Settings) if name.startswith("topic_")}
+    if len(set(topics.values())) < len(topics):
+        wrong.append(f"{PREFIX}TOPIC_*: {', '.join(topics.values())} must all be different")
+    wrong += [
+        f"{PREFIX}{name.upper()}={value}: has {REPLAY_MARK} in it, as replays' own topics have; name a live one"
+        for name, value in topics.items()
+        if REPLAY_MARK in value
+    ]
     needed = settings.decision_bytes_max + DEAD_LETTER_MARGIN_BYTES
     if settings.dead_letter_bytes_max < needed:
         wrong.append(
@@ -208,4 +249,6 @@ def _contradictions(settings: Settings) -> list[str]:
         )
     if bool(settings.kafka_certificate_file) != bool(settings.kafka_key_file):
         wrong.append(f"{PREFIX}KAFKA_CERTIFICATE_FILE and {PREFIX}KAFKA_KEY_FILE: set both or neither")
+    if bool(settings.schema_registry_username) != bool(settings.schema_registry_password):
+        wrong.append(f"{PREFIX}SCHEMA_REGISTRY_USERNAME and {PREFIX}SCHEMA_REGISTRY_PASSWORD: set both or neither")
     return wrong

@@ -83,7 +83,7 @@ def schema_of(data: bytes) -> RecordSchema:
     """
     if not data.startswith(SINGLE_OBJECT_MARK) or len(data) < HEADER_BYTES:
         if data.startswith(REGISTRY_MARK):
-            msg = "the record is framed for a schema registry (it begins with 00); expected single-object encoding"
+            msg = "the record is framed for a schema registry (it begins with 00), and none is set: set COACH_SCHEMA_REGISTRY_URL"
             raise UnknownSchema(msg)
         msg = f"{len(data)} bytes that do not begin with C3 01 and a schema fingerprint are no Avro record"
         raise MalformedRecord(msg)

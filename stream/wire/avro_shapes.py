@@ -51,6 +51,8 @@ def plain_schema(node: SchemaNode) -> SchemaNode:
     if isinstance(node, list):
         return [plain_schema(part) for part in node]
     if isinstance(node, dict):
+        if node.get("type") == "fixed":  # its name and size are its type
+            return {key: part for key, part in node.items() if key not in _MARKS}
         return node["type"] if _MARKS & node.keys() else {key: plain_schema(part) for key, part in node.items()}
     return node
 

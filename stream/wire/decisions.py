@@ -22,7 +22,8 @@ from stream.errors import (
 )
 from stream.events import Decision, DeclineBasis, Outcome, ThresholdScale, Value
 from stream.recourse.record import decision_by_value
-from stream.wire.avro_records import HEADER_BYTES, REGISTRY_MARK, SINGLE_OBJECT_MARK, decode_body, schema_of
+from stream.wire.avro_records import REGISTRY_MARK, SINGLE_OBJECT_MARK
+from stream.wire.framing import SINGLE_OBJECT, Framing
 from stream.wire.times import time_ms
 
 DECISION_BYTES_MAX: Final = 1 << 20  # what a Kafka broker takes by default (message.max.bytes)
@@ -40,21 +41,23 @@ _FIELDS: Final = _REQUIRED | _OPTIONAL
 _BLANK: Final = b" \t\r\n"
 
 
-def read_decision(value: bytes, *, bytes_max: int = DECISION_BYTES_MAX) -> Decision:
-    """Read one decision, framed as Avro single-object encoding or a plain JSON object in UTF-8.
+def read_decision(
+    value: bytes, *, bytes_max: int = DECISION_BYTES_MAX, framing: Framing = SINGLE_OBJECT, topic: str = ""
+) -> Decision:
+    """Read one decision: Avro as `framing` reads it from `topic`, or a plain JSON object in UTF-8.
 
     `bytes_max`: what the topic takes; a longer value is refused unread.
-    Raises: MalformedRecord, UnknownSchema, InvalidDecision or one of its branches.
+    Raises: MalformedRecord, UnknownSchema, InvalidDecision or one of its branches; RegistryUnavailable.
     """
     if len(value) > bytes_max:
         msg = f"the decision has {len(value)} bytes; at most {bytes_max} are allowed"
         raise MalformedRecord(msg)
     if value.startswith((SINGLE_OBJECT_MARK, REGISTRY_MARK)):
-        schema = schema_of(value)
-        if schema.record != "Decision":
-            msg = f"the record is a {schema.record} where a Decision was expected"
+        record, fields = framing.decode(value, topic=topic)
+        if record != "Decision":
+            msg = f"the record is a {record} where a Decision was expected"
             raise MalformedRecord(msg)
-        return decision_of(decode_body(schema, value, HEADER_BYTES))
+        return decision_of(fields)
     return decision_of(json_object(value))
 
 

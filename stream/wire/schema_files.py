@@ -21,7 +21,7 @@ from fastavro.schema import fingerprint, to_parsing_canonical_form
 
 from stream.errors import ConfigurationError
 
-RecordName: TypeAlias = Literal["Decision", "ModelPublished", "Recommendation", "AuditRecord", "DeadLetter"]
+RecordName: TypeAlias = Literal["Decision", "ModelPublished", "Recommendation", "AuditRecord", "DeadLetter", "Notice"]
 SchemaNode: TypeAlias = Any  # a JSON document: a name, a union as a list, or an object
 
 RECORDS: Final[tuple[RecordName, ...]] = get_args(RecordName)
@@ -33,6 +33,7 @@ _FILES: Final[Mapping[RecordName, str]] = MappingProxyType(
         "Recommendation": "recommendation",
         "AuditRecord": "audit_record",
         "DeadLetter": "dead_letter",
+        "Notice": "notice",
     }
 )
 

@@ -18,7 +18,8 @@ from stream.runtime.delivery import Delivers, Output, Undeliverable
 from stream.runtime.inbound import Inbound
 from stream.runtime.patience import Patience
 from stream.runtime.settings import Settings
-from stream.worker.outcomes import Answered, Outcome, Refused
+from stream.wire.framing import Framing
+from stream.worker.outcomes import DECLINED, Answered, Outcome, Refused
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +27,12 @@ Tried: TypeAlias = tuple[Inbound, int]  # a record, and how often it was tried
 
 
 def write_out(
-    delivery: Delivers, topics: Settings, tried: Sequence[Tried], outcomes: Sequence[Outcome], patience: Patience
+    delivery: Delivers,
+    framing: Framing,
+    topics: Settings,
+    tried: Sequence[Tried],
+    outcomes: Sequence[Outcome],
+    patience: Patience,
 ) -> list[Outcome]:
     """Write everything of a batch; return its outcomes, with those refused whose records a topic does not take.
 
@@ -43,19 +49,20 @@ def write_out(
         for place, output in outputs.items():
             if id(output) in refused:  # without its audit record no recommendation goes out
                 error = _delivery_refused(topic, refused[id(output)])
-                settled[place] = Refused(decision_id=answered.pop(place).decision_id, error=error)
+                one = answered.pop(place)
+                settled[place] = Refused(decision_id=one.decision_id, error=error, outcome=DECLINED, laps=one.laps)
     dead = [(*one, outcome) for one, outcome in zip(tried, settled, strict=True) if isinstance(outcome, Refused)]
     if dead:
-        _write_dead_letters(delivery, topics.topic_dlq, dead, patience)
+        _write_dead_letters(delivery, framing, topics.topic_dlq, dead, patience)
     return settled
 
 
 def _write_dead_letters(
-    delivery: Delivers, topic: str, dead: Sequence[tuple[Inbound, int, Refused]], patience: Patience
+    delivery: Delivers, framing: Framing, topic: str, dead: Sequence[tuple[Inbound, int, Refused]], patience: Patience
 ) -> None:
     now_ms = time.time_ns() // 1_000_000
     letters = [
-        dead_letter(record, refused.error, topic=topic, attempts=tries, now_ms=now_ms)
+        dead_letter(record, refused.error, topic=topic, attempts=tries, now_ms=now_ms, framing=framing)
         for record, tries, refused in dead
     ]
     unkept = {id(one.output): one.reason for one in delivery.deliver(letters, patience)}
@@ -65,7 +72,11 @@ def _write_dead_letters(
             why = f"topic {topic} refuses the letter of {len(letter.value)} bytes: {unkept[id(letter)]}"
             where = {"partition": record.partition, "offset": record.offset}
             log.error("dead_letter.without_value", extra={"decision_id": refused.decision_id, **where, "why": why})
-            shorter.append(dead_letter_without_value(record, refused.error, topic=topic, attempts=tries, now_ms=now_ms))
+            shorter.append(
+                dead_letter_without_value(
+                    record, refused.error, topic=topic, attempts=tries, now_ms=now_ms, framing=framing
+                )
+            )
     for lost in delivery.deliver(shorter, patience) if shorter else ():
         reason = (
             f"topic {topic} refuses a dead letter of {len(lost.output.value)} bytes ({lost.reason}); nothing of this "

@@ -14,25 +14,42 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
-from stream.errors import BundleLost, DependencyError
-from stream.runtime.counters import Counters
-from stream.runtime.dead_letters import MESSAGE_CHARACTERS_MAX
-from stream.runtime.delivery import Delivers
+from stream.errors import (
+    BundleLost,
+    DependencyError,
+    DiskUnavailable,
+    KafkaUnavailable,
+    RedisUnavailable,
+    RegistryUnavailable,
+    SchemaUnavailable,
+)
 from stream.runtime.inbound import Inbound
 from stream.runtime.patience import Abandoned, CalledOff, Patience
 from stream.runtime.settings import Settings
+from stream.worker.accounts import Accounts, now_ms
 from stream.worker.commit_order import CommitOrder, Entry
-from stream.worker.outcomes import Answered, Approved, Outcome, Refused, Waiting
-from stream.worker.outputs import write_out
+from stream.worker.outcomes import DECLINED, Answered, Outcome, Refused, Waiting
+from stream.worker.outputs import Tried
 
 log = logging.getLogger(__name__)
 
-BUNDLE_AGAIN_S: Final = 5.0  # before a decision looks again for a bundle that is lost: nobody tells when it is back
+UNTOLD_AGAIN_S: Final = (
+    5.0  # before a decision looks again for a lost bundle, or asks the registry: nobody tells when it is back
+)
 
 LOOK_AGAIN_S: Final = 0.1  # while decisions wait for a model: is it there, are we to stop?
 FRESH_BATCHES_MAX: Final = 2  # how many batches may lie ready before the reader waits
+OUTAGES: Final[dict[type[DependencyError], str]] = {
+    KafkaUnavailable: "kafka",
+    RedisUnavailable: "redis",
+    RegistryUnavailable: "registry",
+    DiskUnavailable: "disk",
+}
+BATCH: Final = "the batch under way"  # what /health hears of
+STALLED_AFTER_S: Final = 300.0  # past its own bound: opening a bundle from an object store, compiling on a first run
+STAGES_OF_DELIVERY: Final = 4  # audit records, recommendations, dead letters, and those again without their value
 
 
 class AnswersBatches(Protocol):
@@ -43,6 +60,9 @@ class AnswersBatches(Protocol):
 
         Raises: DependencyError, CorruptionError.
         """
+
+
+WritesOut: TypeAlias = Callable[[Sequence[Tried], Sequence[Outcome], Patience], list[Outcome]]
 
 
 @dataclass(slots=True, eq=False)
@@ -61,6 +81,7 @@ class Work:
 @dataclass(slots=True)
 class _Batch:
     work: list[Work]
+    acknowledged_ms: int = 0
     rest: list[Work] = field(default_factory=list)  # what the time did not suffice for
     outcomes: list[Outcome] = field(default_factory=list)
 
@@ -72,27 +93,32 @@ class Pipeline:
         self,
         *,
         answerer: AnswersBatches,
-        delivery: Delivers,
+        write_out: WritesOut,
         order: CommitOrder,
         settings: Settings,
-        counters: Counters,
+        accounts: Accounts,
         generation: Callable[[], int],
         suspended: Callable[[], bool],
         models_changes: Callable[[], int],
     ) -> None:
-        """`generation` is the consumer group's present one; `suspended` is true while a stop or rebalance goes on."""
+        """Compose. `write_out` is that of outputs.py, given all but its last three arguments.
+
+        `generation` is the consumer group's present one; `suspended` is true while a stop or rebalance goes on.
+        """
         self._answerer = answerer
-        self._delivery = delivery
+        self._write_out = write_out
         self._order = order
         self._settings = settings
-        self._counters = counters
+        self._accounts = accounts
+        self._counters = accounts.counters
+        self._vitals = accounts.vitals
         self._generation = generation
         self._suspended = suspended
         self._models_changes = models_changes
         self._more_due = False  # of the parked, more than one batch takes
         self._ended = False
-        self._outage = False
-        self._told_waiting: set[tuple[str, str]] = set()
+        self._away: DependencyError | None = None
+        self._told_waiting: set[tuple[str | None, str | None]] = set()
         self._fresh: deque[Work] = deque()
         self._parked: deque[Work] = deque()
         self._arrived = asyncio.Event()
@@ -100,7 +126,7 @@ class Pipeline:
 
     async def take(self, record: Inbound) -> None:
         """Take in a record that was just read; wait while there is no room for more."""
-        self._counters.add("decisions_read")
+        self._counters.add("decisions_read_total")
         self._fresh.append(Work(self._order.add(record), record))
         self._arrived.set()
         if self._ended:
@@ -142,7 +168,15 @@ class Pipeline:
     @property
     def waiting_out(self) -> bool:
         """Whether an outage is being waited out now."""
-        return self._outage
+        return self._away is not None
+
+    @property
+    def waiting_for(self) -> str | None:
+        """What is away while an outage is waited out: kafka, redis, registry, disk or other."""
+        away = self._away
+        return (
+            None if away is None else next((name for kind, name in OUTAGES.items() if isinstance(away, kind)), "other")
+        )
 
     async def _wait(self) -> None:
         """Wait until there is something to do."""
@@ -177,7 +211,7 @@ class Pipeline:
         return batch
 
     async def _work_through(self, batch: _Batch) -> None:
-        self._counters.add("batches")
+        self._counters.add("batches_total")
         patience = Patience(
             total_s=self._settings.outage_max_s,
             pause_max_s=self._settings.retry_delay_max_s,
@@ -190,7 +224,8 @@ class Pipeline:
             self._let_go()
             return
         finally:
-            self._outage = False
+            self._away = None
+            self._vitals.rest(BATCH)
         self._fresh.extendleft(reversed(batch.rest))
         finished = []
         for work, outcome in zip(batch.work, batch.outcomes, strict=True):
@@ -199,20 +234,23 @@ class Pipeline:
             else:
                 finished.append(work.entry)
         # No await from here to the last ack: a commit in between would see half a batch.
-        self._counters.add("decisions_acked", self._order.settle(finished, self._generation()))
-        self._account(batch)
+        self._counters.add("decisions_acked_total", self._order.settle(finished, self._generation()))
+        self._counters.observe("batch_decisions", len(batch.work))
+        records = [work.record for work in batch.work]
+        self._accounts.close(zip(records, batch.outcomes, strict=True), acknowledged_ms=batch.acknowledged_ms)
 
     def _answer_and_deliver(self, batch: _Batch, patience: Patience) -> None:
         """The batch's whole blocking part, in a thread: answers, then outputs in their order."""
         records = [work.record for work in batch.work]
         while True:
+            self._vitals.expect(BATCH, self._settings.batch_s_max + STALLED_AFTER_S)
             try:
                 outcomes = self._answerer.outcomes(records, budget_s=self._settings.batch_s_max)
                 break
             except DependencyError as away:
                 patience.pause(away)
         patience.progress()
-        self._outage = False
+        self._away = None
         batch.work, batch.rest = batch.work[: len(outcomes)], batch.work[len(outcomes) :]
         for work in batch.work:
             work.tries += 1 + patience.pauses
@@ -220,17 +258,26 @@ class Pipeline:
             _given_up(work, outcome) if isinstance(outcome, Waiting) and work.overdue else outcome
             for work, outcome in zip(batch.work, outcomes, strict=True)
         ]
+        self._deliver(batch, patience)
+
+    def _deliver(self, batch: _Batch, patience: Patience) -> None:
         tried = [(work.record, work.tries) for work in batch.work]
-        batch.outcomes = write_out(self._delivery, self._settings, tried, batch.outcomes, patience)
+        self._vitals.expect(BATCH, STAGES_OF_DELIVERY * self._settings.delivery_timeout_s + STALLED_AFTER_S)
+        began_s = time.perf_counter()
+        batch.outcomes = self._write_out(tried, batch.outcomes, patience)
+        batch.acknowledged_ms = now_ms()
+        for outcome in batch.outcomes:
+            if isinstance(outcome, Answered | Refused):
+                outcome.laps.shared("deliver", time.perf_counter() - began_s)
 
     def _park(self, work: Work, waiting: Waiting) -> None:
         """Let a decision wait for its model; when too many wait, the oldest waited long enough."""
         now_s = time.monotonic()
         if work.parked_at_s is None:
             work.parked_at_s = now_s
-            self._counters.add("decisions_parked")
+            self._counters.add("decisions_parked_total")
             self._tell_of_waiting(waiting)
-        work.again_at_s = now_s + BUNDLE_AGAIN_S if isinstance(waiting.error, BundleLost) else None
+        work.again_at_s = now_s + UNTOLD_AGAIN_S if isinstance(waiting.error, BundleLost | SchemaUnavailable) else None
         self._parked.append(work)
         for oldest in list(self._parked)[: max(0, len(self._parked) - self._settings.parked_max)]:
             oldest.overdue = True
@@ -261,52 +308,23 @@ class Pipeline:
         """Release all that is not finished, so that a stop or rebalance need not wait for it."""
         count = self._order.release_all()
         if count:
-            self._counters.add("decisions_released", count)
+            self._counters.add("decisions_released_total", count)
             log.info("decisions.released", extra={"count": count, "parked": len(self._parked)})
         self._fresh.clear()
         self._parked.clear()
         self._more_due = False
         self._room.set()
 
-    def _account(self, batch: _Batch) -> None:
-        """Count and log each decision once, at its end, without a feature value."""
-        for work, outcome in zip(batch.work, batch.outcomes, strict=True):
-            if isinstance(outcome, Answered):
-                self._counters.add("decisions_answered", label=outcome.status)
-                _log_end(
-                    work,
-                    outcome.decision_id,
-                    outcome.status,
-                    model=outcome.model,
-                    tiers=outcome.tiers,
-                    elapsed_us=outcome.elapsed_us,
-                )
-            elif isinstance(outcome, Approved):
-                self._counters.add("decisions_approved")
-            elif isinstance(outcome, Refused):
-                self._counters.add("decisions_dead", label=outcome.error.reason)
-                _log_end(
-                    work,
-                    outcome.decision_id,
-                    "dead_letter",
-                    level=logging.WARNING,
-                    reason=outcome.error.reason,
-                    stage=outcome.error.stage,
-                    why=str(outcome.error)[:MESSAGE_CHARACTERS_MAX],
-                )
-
     def _tell_of_outage(self, why: DependencyError, waited_s: float) -> None:
-        self._outage = True
-        self._counters.add("outage_pauses")
+        self._away = why
+        self._vitals.expect(
+            BATCH, self._settings.retry_delay_max_s + self._settings.delivery_timeout_s + STALLED_AFTER_S
+        )
+        self._counters.add("outage_pauses_total")
         log.warning("outage.waiting", extra={"why": str(why), "waited_s": round(waited_s, 3)})
 
 
 def _given_up(work: Work, waiting: Waiting) -> Refused:
     waited_s = 0.0 if work.parked_at_s is None else time.monotonic() - work.parked_at_s
     error = type(waiting.error)(f"{waiting.error} (waited {waited_s:.0f} s)")
-    return Refused(decision_id=waiting.decision_id, error=error)
-
-
-def _log_end(work: Work, decision_id: str | None, status: str, *, level: int = logging.INFO, **more: object) -> None:
-    where = {"partition": work.record.partition, "offset": work.record.offset}
-    log.log(level, "decision.ended", extra={"decision_id": decision_id, "status": status, **where, **more})
+    return Refused(decision_id=waiting.decision_id, error=error, outcome=DECLINED)

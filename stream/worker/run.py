@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final, cast
 
 import faust
@@ -18,26 +19,34 @@ from stream.errors import ConfigurationError, DependencyError, KafkaUnavailable,
 from stream.models.bundle_shelf import BundleShelf, check_folder
 from stream.models.model_reader import ModelReader
 from stream.models.model_table import ModelTable
-from stream.runtime.connections import connect_redis, kafka_properties
-from stream.runtime.counters import Counters
+from stream.runtime.connections import connect_redis, framing_of, kafka_properties
 from stream.runtime.dead_letters import SOFTWARE_VERSION
 from stream.runtime.delivery import KafkaDelivery
-from stream.runtime.health import HealthServer
+from stream.runtime.health import Vitals, served
 from stream.runtime.inbound import Inbound
+from stream.runtime.lag import LagWatch
 from stream.runtime.settings import Settings
 from stream.runtime.start_offsets import ensure_start_offsets
 from stream.runtime.topics import TopicKeeper
 from stream.wire.decision_digests import remember
+from stream.worker.accounts import Accounts
+from stream.worker.announcing import Announcer
 from stream.worker.app import ack, make_app, release
 from stream.worker.broker_watch import BrokerWatch
 from stream.worker.commit_order import CommitOrder
+from stream.worker.metrics import follow_models, follow_pipeline, worker_counters
 from stream.worker.outcomes import Answerer, Limits
+from stream.worker.outputs import write_out
 from stream.worker.pipeline import Pipeline
-from stream.worker.startup import WAIT_MIN_S, check_kafka, check_redis
+from stream.worker.startup import WAIT_MIN_S, check_kafka, check_redis, check_registry
 
 log = logging.getLogger(__name__)
 
+LOOP: Final = "the event loop"  # what /health hears of
+BEAT_EVERY_S: Final = 1.0
+LOOP_STALLED_AFTER_S: Final = 60.0
 WATCH_TIMEOUT_S: Final = 3.0  # for a broker to give a sign of life
+LOOKUP_WAIT_S: Final = 0.2  # for the registry to tell of a schema; a decision that needs longer waits aside
 STOP_GRACE_S: Final = 20.0  # past drain_s: what a stop may take before the process ends without further ado
 DEPENDENCY_UNREACHABLE: Final = 3
 FOUND_SOMETHING_WRONG: Final = 1
@@ -60,19 +69,30 @@ class WorkerProcess:
         self._settings = settings
         self._properties = kafka_properties(settings)
         self._client = connect_redis(settings)
-        self._counters = Counters()
+        self._framing = framing_of(settings, lookup_wait_s=LOOKUP_WAIT_S)
+        self._counters = worker_counters()
+        self._vitals = Vitals()
         self._table = ModelTable()
         self._failure: BaseException | None = None
         self._assigned = False
+        self._partitions: list[int] = []
+        self._pipeline: Pipeline | None = None
+        self._watch = BrokerWatch(TopicKeeper(self._properties, timeout_s=WATCH_TIMEOUT_S).partitions)
 
     def run(self) -> None:
         """See `run_worker`."""
+        port = self._settings.metrics_port
+        with served(port, counters=self._counters, vitals=self._vitals, not_ready=self._not_ready):
+            self._start_and_serve()
+
+    def _start_and_serve(self) -> None:
         settings = self._settings
         check_folder(settings.bundle_dir)
         wait_s = max(settings.start_wait_s, WAIT_MIN_S)
         partitions = check_kafka(settings, TopicKeeper(self._properties, timeout_s=wait_s))
         check_redis(self._client, settings)
-        reader = ModelReader(self._properties, topic=settings.topic_models, table=self._table)
+        check_registry(self._framing, settings)
+        reader = ModelReader(self._properties, topic=settings.topic_models, table=self._table, framing=self._framing)
         try:
             count = reader.read_to_end(wait_s)
             log.info("models.read", extra={"count": count})
@@ -90,6 +110,7 @@ class WorkerProcess:
                 models_max=settings.models_max,
                 chunk_bytes=settings.redis_chunk_bytes,
             )
+            follow_models(self._counters, self._table, reader, shelf)
             self._warm_up(shelf)
             reader.follow()
             self._serve(shelf)
@@ -115,7 +136,7 @@ class WorkerProcess:
             await pipeline.take(record)
 
         app = make_app(settings, take)
-        pipeline = Pipeline(
+        pipeline = self._pipeline = Pipeline(
             answerer=Answerer(
                 table=self._table,
                 models=shelf,
@@ -125,24 +146,38 @@ class WorkerProcess:
                     recommendation=settings.recommendation_bytes_max,
                     decision=settings.decision_bytes_max,
                 ),
+                framing=self._framing,
+                topics=settings,
             ),
-            delivery=KafkaDelivery(self._properties, delivery_timeout_s=settings.delivery_timeout_s),
+            write_out=partial(
+                write_out,
+                KafkaDelivery(self._properties, delivery_timeout_s=settings.delivery_timeout_s),
+                self._framing,
+                settings,
+            ),
             order=CommitOrder(ack=ack(app), release=release(app)),
             settings=settings,
-            counters=self._counters,
+            accounts=Accounts(self._counters, self._vitals),
             generation=lambda: int(app.consumer_generation_id),
             suspended=lambda: not app.flow_control.is_active(),
             models_changes=lambda: self._table.changes,
         )
-        watch = BrokerWatch(TopicKeeper(self._properties, timeout_s=WATCH_TIMEOUT_S).partitions)
-        server = self._health(pipeline, watch)
-        watch.start()
+        announcer = Announcer(
+            self._client,
+            settings.group,
+            epoch=lambda: self._table.epoch,
+            opened=shelf.opened,
+            partitions=lambda: self._partitions,
+        )
+        self._watch.start()
+        announcer.start()
         try:
-            self._run_faust(app, loop, pipeline)
+            with LagWatch(self._properties, group=settings.group, topic=settings.topic_decisions) as lag:
+                follow_pipeline(self._counters, pipeline, self._watch, lag.by_partition)
+                self._run_faust(app, loop, pipeline)
         finally:
-            watch.stop()
-            if server is not None:
-                server.stop()
+            announcer.stop()
+            self._watch.stop()
 
     def _run_faust(self, app: faust.App, loop: asyncio.AbstractEventLoop, pipeline: Pipeline) -> None:
         worker = StoppableWorker(
@@ -166,10 +201,12 @@ class WorkerProcess:
         working = loop.create_task(pipeline.run(), name="pipeline")
         working.add_done_callback(ended)
         telling = loop.create_task(self._tell_totals(pipeline), name="totals")
+        beating = loop.create_task(beat(self._vitals), name="beat")
 
         async def consumer_stopped(*_given: object, **_more: object) -> None:  # all is settled or let go, and committed
             working.cancel()
             telling.cancel()
+            beating.cancel()
 
         app.on_before_shutdown.connect(cast("Any", consumer_stopped))
         try:
@@ -192,22 +229,18 @@ class WorkerProcess:
     def _remember(self, decisions: Sequence[tuple[str, bytes]]) -> list[bool]:
         return remember(self._client, decisions, self._settings.conflict_window_s)
 
-    def _health(self, pipeline: Pipeline, watch: BrokerWatch) -> HealthServer | None:
-        if not self._settings.metrics_port:
-            return None
-        server = HealthServer(
-            self._settings.metrics_port,
-            counters=self._counters,
-            gauges=lambda: {"parked": pipeline.parked, "uncommitted": pipeline.uncommitted},
-            ready=lambda: self._assigned and not pipeline.waiting_out and not watch.away,
-        )
-        server.start()
-        return server
+    def _not_ready(self) -> list[str]:
+        """Why this worker would not answer a decision that comes now."""
+        pipeline = self._pipeline
+        if pipeline is None or not self._assigned:
+            return ["it is starting: the brokers have not assigned partitions to it yet"]
+        waiting = f"an outage is waited out: {pipeline.waiting_for} is away" if pipeline.waiting_out else ""
+        return [why for why in (waiting, "no Kafka broker answers" if self._watch.away else "") if why]
 
     async def _on_assigned(self, _app: object, assigned: set[Any], **_more: object) -> None:
         self._assigned = True
-        partitions = sorted(one.partition for one in assigned)
-        log.info("worker.assigned", extra={"partitions": partitions, "software_version": SOFTWARE_VERSION})
+        self._partitions = sorted(one.partition for one in assigned)
+        log.info("worker.assigned", extra={"partitions": self._partitions, "software_version": SOFTWARE_VERSION})
 
     async def _tell_totals(self, pipeline: Pipeline) -> None:
         every_s = self._settings.log_totals_every_s
@@ -219,7 +252,7 @@ class WorkerProcess:
             )
 
     def _totals(self) -> dict[str, int]:
-        return {f"{name}:{label}" if label else name: count for (name, label), count in self._counters.read().items()}
+        return self._counters.read()
 
 
 class StoppableWorker(Worker):
@@ -255,6 +288,16 @@ class StoppableWorker(Worker):
             log.info("worker.stopping", extra={"signal": int(signal)})
         self.watch(DEPENDENCY_UNREACHABLE)
         super()._schedule_shutdown(signal)
+
+
+async def beat(vitals: Vitals) -> None:
+    """Let `/health` hear of the event loop, until cancelled: how long a stop may take is the watchdog's business."""
+    try:
+        while True:
+            vitals.expect(LOOP, LOOP_STALLED_AFTER_S)
+            await asyncio.sleep(BEAT_EVERY_S)
+    finally:
+        vitals.rest(LOOP)
 
 
 def exit_code(failure: BaseException | None) -> int:

@@ -9,10 +9,12 @@ from typing import Final
 
 import redis
 
-from stream.errors import ConfigurationError, DependencyError, RedisUnavailable
+from stream.errors import ConfigurationError, DependencyError, RedisUnavailable, RegistryUnavailable
 from stream.runtime.settings import DEAD_LETTER_MARGIN_BYTES, Settings
 from stream.runtime.topics import TopicKeeper
 from stream.wire.clients import reach_redis, redis_address
+from stream.wire.framing import Framing
+from stream.wire.schema_files import RecordName
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +59,29 @@ def check_redis(client: redis.Redis, settings: Settings) -> None:
             if time.monotonic() >= deadline:
                 reason = f"Redis at {redis_address(settings.redis_url)} did not answer within COACH_START_WAIT_S={settings.start_wait_s:g}: {away}"
                 raise RedisUnavailable(reason) from away
+            time.sleep(AGAIN_S)
+        else:
+            return
+
+
+def check_registry(framing: Framing, settings: Settings) -> None:
+    """Wait until the schema registry, if there is one, gave the ids of what is written and the schemas of what is read.
+
+    Raises: RegistryUnavailable after `start_wait_s`; ConfigurationError that says which schema it refuses, and why.
+    """
+    writes: dict[str, RecordName] = {
+        settings.topic_audit: "AuditRecord",
+        settings.topic_recommendations: "Recommendation",
+        settings.topic_dlq: "DeadLetter",
+    }
+    deadline = time.monotonic() + settings.start_wait_s
+    while True:
+        try:
+            framing.prepare(writes=writes, reads=(settings.topic_decisions, settings.topic_models))
+        except RegistryUnavailable as away:
+            if time.monotonic() >= deadline:
+                reason = f"{away}; waited COACH_START_WAIT_S={settings.start_wait_s:g} s"
+                raise RegistryUnavailable(reason) from away
             time.sleep(AGAIN_S)
         else:
             return

@@ -40,7 +40,9 @@ def resolve(words: list[str]) -> tuple[click.Command, list[str]]:
     """The command that these words name, and its own arguments."""
     context = click.Context(coach)
     command: click.Command = coach
-    while isinstance(command, click.Group):
+    while isinstance(command, click.Group) and not (
+        command.invoke_without_command and words[:1] and words[0][0] == "-"
+    ):
         found = command.get_command(context, words[0])
         assert found is not None, words
         command, words = found, words[1:]

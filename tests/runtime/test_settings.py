@@ -149,8 +149,37 @@ def test_paths_are_read(tmp_path: Path) -> None:
     assert read_settings({"COACH_BUNDLE_DIR": str(tmp_path)}).bundle_dir == tmp_path
 
 
-def test_a_setting_of_the_contract_that_is_not_served_yet_is_refused() -> None:
-    """Given the address of a schema registry, then it is refused rather than ignored: records would be framed otherwise than asked."""
-    with pytest.raises(ConfigurationError, match=r"COACH_SCHEMA_REGISTRY_URL: .*unset it"):
-        read_settings({"COACH_SCHEMA_REGISTRY_URL": "http://registry:8081"})
-    assert read_settings({"COACH_SCHEMA_REGISTRY_URL": ""}) == Settings()
+@pytest.mark.parametrize(
+    "url",
+    [
+        "registry:8081",
+        "ftp://registry",
+        "http://",
+        "http://user:hunter2@registry:8081",
+        "http://one:8081,http://user:hunter2@two:8081",
+        "https://registry?token=hunter2",
+        "http://[registry",
+        "http://registry:port",
+    ],
+)
+def test_the_registrys_address_holds_no_user(url: str) -> None:
+    """Given an address that is none, or has a user or query in it, then it is refused, and nothing of it is repeated."""
+    with pytest.raises(ConfigurationError, match="COACH_SCHEMA_REGISTRY_URL=") as refused:
+        read_settings({"COACH_SCHEMA_REGISTRY_URL": url})
+    assert "hunter2" not in str(refused.value)
+
+
+def test_the_registrys_user_comes_with_a_password_that_is_never_shown() -> None:
+    """Given a user and password for the registry, then the password is masked; given one of the two, it is refused."""
+    user = {"COACH_SCHEMA_REGISTRY_USERNAME": "coach"}
+    settings = read_settings(
+        {
+            **user,
+            "COACH_SCHEMA_REGISTRY_URL": "https://a:8081/x, https://b",
+            "COACH_SCHEMA_REGISTRY_PASSWORD": "hunter2",
+        }
+    )
+    assert settings.schema_registry_password == "hunter2"  # noqa: S105 - a test's
+    assert "hunter2" not in str(masked(settings))
+    with pytest.raises(ConfigurationError, match="COACH_SCHEMA_REGISTRY_PASSWORD: set both or neither"):
+        read_settings(user)

@@ -37,10 +37,10 @@ def inject() -> None:
             time.sleep(SLOW_S)
         return answer(decision, model)
 
-    def faulty_read(value: bytes, **limits: int) -> Any:
+    def faulty_read(value: bytes, **how: Any) -> Any:
         if RAISE_IN_DECODE and f'"{RAISE_IN_DECODE}"'.encode() in value:
             _ = 1 / 0
-        return read_decision(value, **limits)
+        return read_decision(value, **how)
 
     def faulty_expect(reports: Any, output: Any) -> Any:
         report = expect(reports, output)

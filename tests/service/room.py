@@ -24,6 +24,7 @@ from stream.models.publishing import Request, publish
 from stream.runtime.connections import framing_of
 from stream.runtime.settings import Settings, read_settings
 from stream.runtime.start_at import read_start_at
+from stream.wire.framing import Framing
 from tests.service.lender import Lender
 from tests.service.stack import Stack
 
@@ -114,6 +115,7 @@ class Room:
     workers: list[WorkerProcess] = field(default_factory=list)
     _producer: Producer | None = None
     _asks: Consumer | None = None
+    _framing: Framing | None = None
 
     @property
     def settings(self) -> Settings:
@@ -202,7 +204,9 @@ class Room:
         return self._decoded(self.settings.topic_dlq)
 
     def _decoded(self, topic: str) -> list[dict[str, Any]]:
-        framing = framing_of(self.settings)
+        if self._framing is None:
+            self._framing = framing_of(self.settings)
+        framing = self._framing
         return [framing.decode(value, topic=topic)[1] for value in self.values(topic)]
 
     def committed(self) -> dict[int, int]:

@@ -125,4 +125,4 @@ def test_what_the_model_did_not_decline_gets_no_model_reason(stack: Stack, toy: 
         assert {one["decision_id"] for one in here.audits()} == {"by-policy", "against-the-model"}
         worker.until("worker.totals")
         assert worker.stop() == 0
-        assert worker.events("worker.stopped")[0]["decisions_approved"] == len(accepted) - 1
+        assert worker.events("worker.stopped")[0]["decisions:approved/not_needed"] == len(accepted) - 1

@@ -7,16 +7,22 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from stream.errors import BundleLost, DependencyError, KafkaUnavailable, ModelNotPublished, PoisonError
 from stream.runtime.counters import Counters
 from stream.runtime.delivery import Output, Undeliverable
+from stream.runtime.health import Vitals
 from stream.runtime.inbound import Inbound
 from stream.runtime.patience import Patience
 from stream.runtime.settings import Settings
+from stream.wire.framing import SINGLE_OBJECT
+from stream.worker.accounts import Accounts
 from stream.worker.commit_order import CommitOrder, Held
+from stream.worker.metrics import worker_counters
 from stream.worker.outcomes import Answered, Approved, Outcome, Refused, Waiting
+from stream.worker.outputs import write_out
 from stream.worker.pipeline import Pipeline
 
 TICK_S = 0.005
@@ -105,7 +111,7 @@ def answered(name: str) -> Answered:
     return Answered(
         decision_id=name,
         digest=b"",
-        model="m/1/1",
+        model=("m", "1", "1"),
         status="ok",
         tiers=3,
         audit=f"audit of {name}".encode(),
@@ -145,6 +151,7 @@ class Bench:
     delivery: FakeDelivery
     book: Book
     counters: Counters
+    vitals: Vitals
     task: asyncio.Task[None]
     generation: int = 1
     suspended: bool = False
@@ -170,21 +177,23 @@ class Bench:
 @asynccontextmanager
 async def bench(**settings: Any) -> AsyncIterator[Bench]:
     """A running pipeline; `settings` replace the defaults."""
-    answerer, delivery, book, counters = FakeAnswerer(), FakeDelivery(), Book(), Counters()
+    answerer, delivery, book, counters = FakeAnswerer(), FakeDelivery(), Book(), worker_counters()
     defaults: dict[str, Any] = {"outage_max_s": 5.0, "retry_delay_max_s": 0.05, "model_wait_s": 30.0, "drain_s": 0.0}
+    vitals = Vitals()
+    chosen = Settings(**(defaults | settings))
     state: dict[str, Bench] = {}
     pipeline = Pipeline(
         answerer=answerer,
-        delivery=delivery,
+        write_out=partial(write_out, delivery, SINGLE_OBJECT, chosen),
         order=book.order(),
-        settings=Settings(**(defaults | settings)),
-        counters=counters,
+        settings=chosen,
+        accounts=Accounts(counters, vitals),
         generation=lambda: state["bench"].generation,
         suspended=lambda: state["bench"].suspended,
         models_changes=lambda: answerer.changes,
     )
     task = asyncio.get_running_loop().create_task(pipeline.run())
-    state["bench"] = Bench(pipeline, answerer, delivery, book, counters, task)
+    state["bench"] = Bench(pipeline, answerer, delivery, book, counters, vitals, task)
     try:
         yield state["bench"]
     finally:

@@ -9,7 +9,6 @@ import json
 import logging
 import threading
 import time
-import urllib.request
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,18 +16,16 @@ import pytest
 from faust.types import TP
 from faust.types.tuples import ConsumerMessage, Message
 
-from stream.errors import ConfigurationError, KafkaUnavailable, MalformedRecord
-from stream.runtime.counters import Counters
+from stream.errors import KafkaUnavailable, MalformedRecord
 from stream.runtime.dead_letters import MESSAGE_CHARACTERS_MAX, REDRIVE_HEADER, dead_letter, dead_letter_without_value
-from stream.runtime.health import HealthServer
 from stream.runtime.inbound import Inbound
 from stream.runtime.logs import ForeignOnce, JsonLines
 from stream.runtime.settings import DEAD_LETTER_MARGIN_BYTES, Settings
 from stream.runtime.topics import AUDIT_RETENTION_MS, DAY_MS, topic_specs
 from stream.wire.avro_records import decode
+from stream.wire.framing import SINGLE_OBJECT
 from stream.worker.app import OURS, make_app
 from stream.worker.broker_watch import BrokerWatch
-from tests.kafka.brokers import free_ports
 from tests.worker.fakes import inbound
 
 
@@ -82,7 +79,9 @@ def test_a_dead_letter_is_bounded_and_names_its_redrive() -> None:
         key=record.key, value=record.value, headers=((REDRIVE_HEADER, b"r-7"),), topic="decisions", partition=0,
         offset=1, timestamp_ms=None, first_seen_ms=2_000,
     )  # fmt: skip
-    letter = dead_letter(redriven, MalformedRecord("why " * 9_000), topic="dlq", attempts=3, now_ms=1_000)
+    letter = dead_letter(
+        redriven, MalformedRecord("why " * 9_000), topic="dlq", attempts=3, now_ms=1_000, framing=SINGLE_OBJECT
+    )
     assert len(letter.value) <= settings.decision_bytes_max + DEAD_LETTER_MARGIN_BYTES
     read = decode(letter.value)[1]
     assert len(read["message"]) == MESSAGE_CHARACTERS_MAX
@@ -94,7 +93,7 @@ def test_a_dead_letter_of_any_time_can_be_written() -> None:
     """Given a record whose timestamp is beyond the year 9999, when its dead letter is written, then it has none."""
     far = dataclasses.replace(inbound(1), timestamp_ms=2**62)
     for write in (dead_letter, dead_letter_without_value):
-        letter = write(far, MalformedRecord("why"), topic="dlq", attempts=1, now_ms=1_000)
+        letter = write(far, MalformedRecord("why"), topic="dlq", attempts=1, now_ms=1_000, framing=SINGLE_OBJECT)
         assert decode(letter.value)[1]["timestamp"] is None
 
 
@@ -162,37 +161,6 @@ def test_a_log_line_is_one_json_object() -> None:
         "decision.ended", "d-1\n", 913, "INFO",
     )  # fmt: skip
     assert read["time"].endswith("Z")
-
-
-def test_metrics_and_health_are_served() -> None:
-    """Given counts, when /metrics, /health, /ready and another path are asked for, then each answers as it should."""
-    counters = Counters()
-    counters.add("decisions_answered", 3, "ok")
-    (port,) = free_ports(1)
-    ready = [False]
-    server = HealthServer(port, counters=counters, gauges=lambda: {"parked": 2}, ready=lambda: ready[0])
-    server.start()
-    try:
-        assert 'coach_decisions_answered_total{status="ok"} 3' in get(port, "/metrics")[1]
-        assert "coach_parked 2" in get(port, "/metrics")[1]
-        assert get(port, "/health")[0] == 200
-        assert get(port, "/ready")[0] == 503
-        ready[0] = True
-        assert get(port, "/ready")[0] == 200
-        assert get(port, "/other")[0] == 404
-        with pytest.raises(ConfigurationError, match=f"COACH_METRICS_PORT={port}"):
-            HealthServer(port, counters=counters, gauges=dict, ready=lambda: True)
-    finally:
-        server.stop()
-
-
-def get(port: int, path: str) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
 
 
 def test_the_topics_keep_what_the_law_and_the_design_ask_for() -> None:

@@ -13,11 +13,17 @@ from stream.events import ModelPublished
 from stream.models.model_table import ModelTable
 from stream.recourse.model import PublishedModel
 from stream.runtime.inbound import Inbound
+from stream.runtime.settings import Settings
 from stream.wire.avro_records import decode, encode
 from stream.wire.decisions import decision_dict, read_decision
+from stream.wire.framing import SINGLE_OBJECT, Framing
+from stream.wire.registry_client import Registered
+from stream.wire.registry_framing import RegistryFraming
+from stream.wire.schema_files import current_schemas
 from stream.worker.outcomes import Answered, Answerer, Approved, Limits, Outcome, Refused, Waiting
 from tests.models.test_model_table import published
 from tests.service.lender import Lender, toy_lender
+from tests.wire.registries import MemoryRegistry
 from tests.worker.fakes import inbound
 
 
@@ -58,13 +64,20 @@ def models(toy: Lender) -> Models:
     return Models(open_bundle(Path(toy.bundle)))
 
 
-def answerer(models: Models, memory: Memory | None = None, **limits: int) -> Answerer:
+def answerer(models: Models, memory: Memory | None = None, framing: Framing = SINGLE_OBJECT, **limits: int) -> Answerer:
     table = ModelTable()
     record = published(1, "2026-01-01T00:00:00Z", version="2026-10")
     record["model_id"] = "toy"
     table.learn(record, 0)
     sizes = {"audit": 1 << 20, "recommendation": 1 << 20} | limits
-    return Answerer(table=table, models=models, remember=memory or Memory(), limits=Limits(**sizes))
+    return Answerer(
+        table=table,
+        models=models,
+        remember=memory or Memory(),
+        limits=Limits(**sizes),
+        framing=framing,
+        topics=Settings(),
+    )
 
 
 def read(decision: dict[str, Any], offset: int = 0) -> Inbound:
@@ -145,7 +158,7 @@ def test_a_decision_over_the_set_size_is_refused_unread(toy: Lender, models: Mod
 @pytest.mark.parametrize("record", ["audit", "recommendation"])
 def test_a_record_over_its_topics_limit_is_refused_before_it_is_sent(toy: Lender, models: Models, record: str) -> None:
     """Given a limit that the record does not fit, when answered, then the refusal names the record, both sizes and the setting."""
-    outcome = only(answerer(models, None, **{record: 500}), read(toy.decision(toy.declined(1)[0])))
+    outcome = only(answerer(models, None, SINGLE_OBJECT, **{record: 500}), read(toy.decision(toy.declined(1)[0])))
     assert isinstance(outcome, Refused)
     assert (outcome.error.reason, outcome.error.stage) == ("RecordTooLarge", "encode")
     assert f"COACH_{record.upper()}_BYTES_MAX" in str(outcome.error)
@@ -176,3 +189,31 @@ def test_a_batch_ends_with_its_budget(toy: Lender, models: Models) -> None:
     """Given no time at all, when a batch is answered, then one decision is."""
     records = [read(toy.decision(number)) for number in toy.declined(3)]
     assert len(answerer(models).outcomes(records, budget_s=0)) == 1
+
+
+def test_a_decision_whose_schema_nobody_can_tell_of_waits_alone(toy: Lender, models: Models) -> None:
+    """Given a schema registry that is away, when a batch has a decision that only it can tell the schema of, then that one waits, with a retryable reason that names the registry, and the others are answered."""
+    registry = MemoryRegistry()
+    theirs = registry.put("decisions-value", current_schemas()["Decision"].document)
+    registry.down = True
+    decision = toy.decision(toy.declined(1)[0])
+    body = encode("Decision", decision_dict(read_decision(orjson.dumps(decision))))[10:]
+    framed = inbound(1, value=b"\x00" + theirs.to_bytes(4, "big") + body)
+    here = answerer(models, framing=RegistryFraming(_Settled(registry), register=True))
+    waiting, answered = here.outcomes([framed, read(decision, 2)], budget_s=60)
+    assert isinstance(waiting, Waiting)
+    assert (waiting.decision_id, waiting.error.reason, waiting.error.retryable) == (None, "SchemaUnavailable", True)
+    assert registry.url in str(waiting.error)
+    assert isinstance(answered, Answered)
+
+
+class _Settled(MemoryRegistry):
+    """A registry that is away, but for the subjects of what we write."""
+
+    def __init__(self, away: MemoryRegistry) -> None:
+        super().__init__()
+        self._away = away
+
+    def schema(self, schema_id: int) -> Registered | None:
+        """See `HoldsSchemas`."""
+        return self._away.schema(schema_id)

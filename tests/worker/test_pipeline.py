@@ -123,7 +123,7 @@ def test_an_outage_is_waited_out_with_nothing_acked() -> None:
             await here.take(inbound(0), inbound(1))
             await here.until(lambda: here.book.committed() == [0, 1])
             assert len(here.delivery.values("audit")) == 2
-            assert here.counters.total("outage_pauses") == 3
+            assert here.counters.total("outage_pauses_total") == 3
             assert not here.pipeline.waiting_out
 
     run(story())
@@ -198,7 +198,7 @@ def test_a_lost_bundle_stalls_nobody_and_is_looked_for_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Given decisions whose bundle is nowhere, when others come, then those are answered; the bundle is looked for again without a new publication, the wait is told of once, and when the bundle is back they are answered."""
-    monkeypatch.setattr(pipeline, "BUNDLE_AGAIN_S", 0.05)
+    monkeypatch.setattr(pipeline, "UNTOLD_AGAIN_S", 0.05)
 
     async def story() -> None:
         async with bench() as here:

@@ -1,0 +1,246 @@
+"""A schema registry, by confluent-kafka's client: its answers as ours, its failures as typed errors, no waits unbounded.
+
+The client's own caches are not used for what must be true now: which versions a subject has, and at what level.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import weakref
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Final, Protocol, TypeVar
+
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+from stream.errors import ConfigurationError, RegistryUnavailable, shown
+from stream.wire.schema_files import SchemaNode
+
+SAID_CHARACTERS_MAX: Final = 600  # of what a registry says, in a message
+REFERENCES_MAX: Final = 100  # schemas that one schema may be put together from
+_NO_SUCH: Final = frozenset({40401, 40402, 40403, 40408})  # subject, version, schema, level of a subject
+_BUSY: Final = frozenset({408, 425, 429})
+_REFUSALS: Final = frozenset({HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY})
+
+Answer = TypeVar("Answer")
+
+for _name in ("httpx", "httpx2", "httpcore", "httpcore2"):  # a line for each request, with its address
+    logging.getLogger(_name).setLevel(logging.WARNING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryAccess:
+    """How to reach a registry. `url`: http(s), with commas between several; the password is in no message."""
+
+    url: str
+    username: str = ""
+    password: str = field(default="", repr=False)
+    ca_file: str = ""
+    timeout_s: float = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered:
+    """A schema as a registry holds it. `document` is None for one that is not Avro; `kind` says what it is then."""
+
+    schema_id: int
+    kind: str
+    document: SchemaNode | None
+    version: int = 0  # of the subject that it was asked for by
+
+
+class RefusedSchemaError(Exception):
+    """The registry does not take a schema; the text is what it said."""
+
+
+class HoldsSchemas(Protocol):
+    """A schema registry. Methods may be called from any thread, and raise RegistryUnavailable or ConfigurationError."""
+
+    @property
+    def url(self) -> str:
+        """Where it is, for messages."""
+
+    def versions(self, subject: str) -> list[Registered]:
+        """Give all versions of a subject, oldest first; none for a subject that is not there."""
+
+    def schema(self, schema_id: int) -> Registered | None:
+        """Give the schema of an id, or None when the registry has no such id."""
+
+    def register(self, subject: str, document: Mapping[str, Any]) -> int:
+        """Register a schema under a subject; return its id. Raises: RefusedSchemaError too."""
+
+    def level(self, subject: str) -> str | None:
+        """Give a subject's compatibility level, its own or the registry's general one; None when it does not say."""
+
+    def set_level(self, subject: str, level: str) -> None:
+        """Set a subject's compatibility level."""
+
+
+class Registry:
+    """The real one, see `HoldsSchemas`. Each method waits for `timeout_s` for each answer that it needs."""
+
+    def __init__(self, access: RegistryAccess) -> None:
+        """Connect on first use."""
+        self._access = access
+        properties: dict[str, Any] = {
+            "url": access.url,
+            "timeout": access.timeout_s,
+            "max.retries": 0,  # whoever asks knows how long it can wait
+        }
+        if access.username:
+            properties["basic.auth.user.info"] = f"{access.username}:{access.password}"
+        if access.ca_file:
+            properties["ssl.ca.location"] = access.ca_file
+        try:
+            self._client = SchemaRegistryClient(properties)
+        except (OSError, ValueError) as error:  # a CA file that holds no certificate
+            reason = f"the client of the schema registry at {access.url} cannot be made: {error}"
+            raise ConfigurationError(reason) from error
+        weakref.finalize(self, self._client.close)  # its sockets, with the last who uses it
+
+    @property
+    def url(self) -> str:
+        """Where it is, for messages."""
+        return self._access.url
+
+    def versions(self, subject: str) -> list[Registered]:
+        """Give all versions of a subject, oldest first; none for a subject that is not there.
+
+        Raises: RegistryUnavailable, ConfigurationError.
+        """
+        numbers = self._ask(f"subject {subject}", lambda: self._client.get_versions(subject)) or []
+        return [one for number in sorted(numbers) if (one := self._version(subject, number)) is not None]
+
+    def schema(self, schema_id: int) -> Registered | None:
+        """Give the schema of an id, or None when the registry has no such id.
+
+        Raises: RegistryUnavailable, ConfigurationError.
+        """
+        found = self._ask(f"schema {schema_id}", lambda: self._client.get_schema(schema_id))
+        return None if found is None else self._registered(schema_id, found, 0)
+
+    def register(self, subject: str, document: Mapping[str, Any]) -> int:
+        """Register a schema under a subject; return its id.
+
+        Raises: RefusedSchemaError when the registry finds it incompatible or no schema; RegistryUnavailable,
+        ConfigurationError.
+        """
+        schema = Schema(json.dumps(document, ensure_ascii=False), "AVRO")
+        schema_id = self._ask(f"subject {subject}", lambda: self._client.register_schema(subject, schema), _REFUSALS)
+        if schema_id is None:
+            reason = f"the schema registry at {self.url} took a schema for subject {subject} and gave no id"
+            raise ConfigurationError(reason)
+        return schema_id
+
+    def level(self, subject: str) -> str | None:
+        """Give a subject's compatibility level, its own or the registry's general one; None when it does not say.
+
+        Raises: RegistryUnavailable, ConfigurationError.
+        """
+        own = self._ask(f"the level of {subject}", lambda: self._client.get_compatibility(subject))
+        return own or self._ask("the general level", self._client.get_compatibility)
+
+    def set_level(self, subject: str, level: str) -> None:
+        """Set a subject's compatibility level.
+
+        Raises: RegistryUnavailable, ConfigurationError.
+        """
+        self._ask(f"the level of {subject}", lambda: self._client.set_compatibility(subject, level))
+
+    def _version(self, subject: str, number: int) -> Registered | None:
+        found = self._ask(f"subject {subject}", lambda: self._client.get_version(subject, number))
+        return None if found is None else self._registered(int(found.schema_id or 0), found.schema, number)
+
+    def _registered(self, schema_id: int, schema: Schema, version: int) -> Registered:
+        kind = schema.schema_type or "AVRO"
+        document = self._document(schema) if kind == "AVRO" else None
+        return Registered(schema_id=schema_id, kind=kind, document=document, version=version)
+
+    def _document(self, schema: Schema) -> SchemaNode | None:
+        """Parse a schema, with what it refers to put in at the first place where it is named."""
+        try:
+            document = json.loads(schema.schema_str or "")
+        except ValueError:
+            return schema.schema_str  # a bare name is Avro too
+        named: dict[str, SchemaNode] = {}
+        self._collect(schema, named)
+        return _whole(document, named, "") if named else document
+
+    def _collect(self, schema: Schema, named: dict[str, SchemaNode]) -> None:
+        for reference in schema.references or ():
+            if reference.name in named or len(named) >= REFERENCES_MAX:
+                continue
+            subject, version = str(reference.subject), int(reference.version or 0)
+            found = self._ask(f"subject {subject}", partial(self._client.get_version, subject, version))
+            if found is not None and reference.name:
+                named[reference.name] = json.loads(found.schema.schema_str or "null")
+                self._collect(found.schema, named)
+
+    def _ask(self, what: str, question: Callable[[], Answer], refusals: Collection[int] = ()) -> Answer | None:
+        """Ask; None where the registry says that there is no such thing.
+
+        Raises: RefusedSchemaError for an HTTP status of `refusals`; RegistryUnavailable, ConfigurationError.
+        """
+        try:
+            return question()
+        except SchemaRegistryError as error:
+            status, said = error.http_status_code, shown(str(error.error_message), SAID_CHARACTERS_MAX)
+            if status in refusals:
+                raise RefusedSchemaError(said) from error
+            if error.error_code in _NO_SUCH:
+                return None
+            raise self._failure(status, what, said) from error
+        except Exception as error:
+            # Of the client's many libraries anything may come: no connection, no TLS, no JSON. All of it says that there
+            # is no registry to talk to now, and none of its text is repeated, for some of them repeat the address.
+            reason = (
+                f"the schema registry at {self.url} does not answer ({type(error).__name__}); "
+                "is it there, and is COACH_SCHEMA_REGISTRY_URL right?"
+            )
+            raise RegistryUnavailable(reason) from error
+
+    def _failure(self, status: int, what: str, said: str) -> RegistryUnavailable | ConfigurationError:
+        where = f"the schema registry at {self.url}"
+        if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            who = (
+                f"COACH_SCHEMA_REGISTRY_USERNAME={self._access.username!r}"
+                if self._access.username
+                else "us, without a user,"
+            )
+            return ConfigurationError(f"{where} does not let {who} at {what} (HTTP {status}): {said}")
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _BUSY:
+            return RegistryUnavailable(f"{where} answers HTTP {status} for {what}: {said}")
+        hint = (
+            "is its path right? Confluent's has none, Apicurio's is /apis/ccompat/v7"
+            if status == HTTPStatus.NOT_FOUND
+            else said
+        )
+        return ConfigurationError(f"{where} does not understand us (HTTP {status} for {what}): {hint}")
+
+
+def _whole(node: SchemaNode, named: dict[str, SchemaNode], space: str) -> SchemaNode:
+    """Put the definitions of names in where each is named first; `named` loses what was put in."""
+    if isinstance(node, str):
+        full = node if "." in node or not space else f"{space}.{node}"
+        for name in (full, node):
+            if name in named:
+                return _whole(named.pop(name), named, name.rpartition(".")[0])
+        return node
+    if isinstance(node, list):
+        return [_whole(branch, named, space) for branch in node]
+    if not isinstance(node, dict):
+        return node
+    space = node.get("namespace") or (str(node["name"]).rpartition(".")[0] if "." in str(node.get("name")) else space)
+    whole = dict(node)
+    if "fields" in node:
+        whole["fields"] = [{**one, "type": _whole(one["type"], named, space)} for one in node["fields"]]
+    for part in ("items", "values"):
+        if part in node:
+            whole[part] = _whole(node[part], named, space)
+    if isinstance(node.get("type"), list | dict):
+        whole["type"] = _whole(node["type"], named, space)
+    return whole

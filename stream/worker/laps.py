@@ -1,0 +1,34 @@
+"""A stopwatch that goes along with one decision and notes how long each stage took."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+# In the order in which a decision passes them; those of what it does not need (an approved one: most) are left out.
+STAGES: Final = ("decode", "resolve", "answer", "encode", "remember", "deliver")
+
+
+class Laps:
+    """Seconds by stage; starts when it is made."""
+
+    __slots__ = ("_since_s", "stages_s")
+
+    def __init__(self) -> None:
+        """Start."""
+        self.stages_s: dict[str, float] = {}
+        self._since_s = time.perf_counter()
+
+    def lap(self, stage: str) -> None:
+        """A stage ends, and the next begins."""
+        now_s = time.perf_counter()
+        self.stages_s[stage] = now_s - self._since_s
+        self._since_s = now_s
+
+    def shared(self, stage: str, elapsed_s: float) -> None:
+        """Note a stage that a whole batch passed at once: each of its decisions waited for all of it."""
+        self.stages_s[stage] = elapsed_s
+
+    def in_us(self) -> dict[str, int]:
+        """For the log: `decode_us` and so on, in whole microseconds."""
+        return {f"{stage}_us": int(elapsed_s * 1e6) for stage, elapsed_s in self.stages_s.items()}

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import json
+import socket
+import urllib.error
+import urllib.request
+
+import pytest
+
+from stream.errors import ConfigurationError
+from stream.runtime.counters import Counters
+from stream.runtime.health import REQUESTS_MAX, HealthServer, Vitals, served
+from tests.kafka.brokers import free_ports
+
+
+def get(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_not_ready_is_not_dead_and_wedged_is_both() -> None:
+    """Given a process that waits, then one that works, then one whose loop was not heard of, when asked, then health fails in the last case alone, readiness in the first and last, each with its reason, and the metrics agree."""
+    now_s = [0.0]
+    vitals, counters, reasons = Vitals(lambda: now_s[0]), Counters((), part="tests"), ["no Kafka broker answers"]
+    (port,) = free_ports(1)
+    with served(port, counters=counters, vitals=vitals, not_ready=lambda: reasons):
+        vitals.expect("the loop", 10)
+        assert get(port, "/health")[0] == 200
+        code, body = get(port, "/ready")
+        assert (code, json.loads(body)) == (503, {"status": "not ready", "why": ["no Kafka broker answers"]})
+        assert "coach_ready 0.0" in get(port, "/metrics")[1]
+        reasons.clear()
+        assert get(port, "/ready")[0] == 200
+        assert "coach_ready 1.0" in get(port, "/metrics")[1]
+        now_s[0] = 13.0
+        code, body = get(port, "/health")
+        assert (code, json.loads(body)["status"]) == (503, "stalled")
+        assert json.loads(body)["why"] == ["the loop was to be heard of within 10 s, and was not for 13 s"]
+        assert get(port, "/ready")[0] == 503
+        assert "coach_stalled_loops 1.0" in get(port, "/metrics")[1]
+        vitals.expect("the loop", 10)
+        assert get(port, "/health")[0] == 200
+        now_s[0] = 100.0
+        vitals.rest("the loop")
+        assert get(port, "/health")[0] == 200
+        assert get(port, "/other")[0] == 404
+
+
+def test_a_port_that_is_taken_is_a_wrong_setting() -> None:
+    """Given a port on which another listens, when served there, then the error names the setting; and port 0 serves nothing."""
+    counters, vitals = Counters((), part="tests"), Vitals()
+    (port,) = free_ports(1)
+    with served(port, counters=counters, vitals=vitals, not_ready=list):
+        with pytest.raises(ConfigurationError, match=f"COACH_METRICS_PORT={port}"):
+            HealthServer(port, counters=counters, vitals=vitals, not_ready=list)
+        with served(0, counters=counters, vitals=vitals, not_ready=list):
+            assert get(port, "/health")[0] == 200
+
+
+def test_clients_that_say_nothing_keep_nobody_out_for_long() -> None:
+    """Given more connections that stay silent than may be open at once, when the process is asked, then it answers again as soon as they are given up."""
+    counters, vitals = Counters((), part="tests"), Vitals()
+    (port,) = free_ports(1)
+    with served(port, counters=counters, vitals=vitals, not_ready=list):
+        silent = [socket.create_connection(("127.0.0.1", port), 5) for _ in range(2 * REQUESTS_MAX)]
+        try:
+            with pytest.raises((urllib.error.URLError, ConnectionError)):
+                get(port, "/health")
+        finally:
+            for one in silent:
+                one.close()
+        assert any(answers(port) for _ in range(100))
+
+
+def answers(port: int) -> bool:
+    try:
+        return get(port, "/health")[0] == 200
+    except (urllib.error.URLError, ConnectionError):
+        return False

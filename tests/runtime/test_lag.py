@@ -1,0 +1,62 @@
+"""The lag of a group, as the brokers tell it."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # undeclared re-exports
+
+from stream.demo.embedded_kafka import EmbeddedKafka
+from stream.runtime import lag
+from stream.runtime.lag import LagWatch
+from tests.kafka.brokers import Brokers, free_ports
+from tests.service.room import wait_until
+from tests.service.stack import Stack
+
+
+@pytest.mark.service
+def test_the_lag_is_what_is_not_committed(each_stack: Stack) -> None:
+    """Given a group that committed some of one partition and nothing of another, when watched, then the lag is what is left of each, and it falls when more is committed; watching joins no group."""
+    topic, group = f"t{uuid.uuid4().hex[:8]}", f"g{uuid.uuid4().hex[:8]}"
+    properties = {"bootstrap.servers": each_stack.kafka.bootstrap}
+    made(each_stack, topic)
+    producer = Producer(properties)
+    for number in range(15):
+        producer.produce(topic, b"x", partition=number % 2)
+    assert producer.flush(20) == 0
+    committer = Consumer({**properties, "group.id": group, "enable.auto.commit": False})
+    committer.commit(offsets=[TopicPartition(topic, 0, 3)], asynchronous=False)
+    try:
+        with LagWatch(properties, group=group, topic=topic, every_s=0.1) as watch:
+            expected: dict[tuple[str, ...], float] = {(topic, "0"): 5, (topic, "1"): 7}
+            wait_until(lambda: watch.by_partition() == expected, timeout_s=20, what="the lag of both partitions")
+            committer.commit(offsets=[TopicPartition(topic, 1, 7)], asynchronous=False)
+            expected[topic, "1"] = 0
+            wait_until(lambda: watch.by_partition() == expected, timeout_s=20, what="a lag of 0")
+    finally:
+        committer.close()
+
+
+def made(here: Stack, topic: str) -> None:
+    """Make a topic of two partitions on either kind of broker."""
+    if isinstance(here.kafka, EmbeddedKafka):
+        here.kafka.create_topic(topic, 2)
+        return
+    assert isinstance(here.kafka, Brokers)
+    admin = AdminClient({"bootstrap.servers": here.kafka.bootstrap})
+    for future in admin.create_topics([NewTopic(topic, num_partitions=2, replication_factor=1)]).values():
+        future.result(20)
+
+
+def test_without_brokers_no_lag_is_told(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given no broker, when watched, then there is no lag instead of an old or invented one, it is said once, and the end does not hang."""
+    monkeypatch.setattr(lag, "ANSWER_MAX_S", 0.5)
+    caplog.set_level("INFO", "stream.runtime.lag")
+    (port,) = free_ports(1)
+    properties = {"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 0}
+    with LagWatch(properties, group="g", topic="t", every_s=0.1) as watch:
+        wait_until(lambda: caplog.records, timeout_s=20, what="a line that the lag is unknown")
+        assert watch.by_partition() == {}
+    assert [one.message for one in caplog.records] == ["lag.unknown"]
