@@ -12,17 +12,25 @@ from stream.demo.traffic import Post
 
 
 def decisions(
-    data: CreditData, scores: Scores, *, model_id: str, model_version: str, threshold: float, decided_at: datetime
+    data: CreditData,
+    scores: Scores,
+    *,
+    model_id: str,
+    model_version: str,
+    threshold: float,
+    decided_at: datetime,
+    run: str = "",
 ) -> list[Post]:
     """Decide about every application: approved where the model's probability is at or above the threshold.
 
+    A `run` goes into the decision ids, so that a later run's are others.
     What the model said is claimed in the decision, and the worker holds the claim against its own score, bit by bit.
     """
     event_time = decided_at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     posts = []
     for i, features in enumerate(data.applications):
         declined = bool(scores.probabilities[i] < threshold)
-        decision_id = f"{model_id}-{i + 1:05d}"
+        decision_id = f"{model_id}-{run}{i + 1:05d}"
         decision = {
             "decision_id": decision_id,
             "subject_ref": f"applicant-{i + 1:05d}",

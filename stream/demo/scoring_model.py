@@ -46,9 +46,18 @@ def train(data: CreditData, model_file: Path, pool_file: Path) -> Scores:
     )
     booster.save_model(model_file)
     _write_pool(data, training, pool_file)
-    everyone = xgboost.DMatrix(data.matrix, feature_names=names)
+    return _scores(data, booster)
+
+
+def scores_of(data: CreditData, model_file: Path) -> Scores:
+    """Score by a model that was trained before."""
+    return _scores(data, xgboost.Booster(model_file=model_file))
+
+
+def _scores(data: CreditData, booster: xgboost.Booster) -> Scores:
+    everyone = xgboost.DMatrix(data.matrix, feature_names=list(data.rules.names))
     probabilities = booster.predict(everyone)
-    held_out = np.setdiff1d(np.arange(len(data.matrix)), training)
+    held_out = np.setdiff1d(np.arange(len(data.matrix)), data.training_rows())
     return Scores(
         margins=booster.predict(everyone, output_margin=True),
         probabilities=probabilities,

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from stream.bundle.build import build_bundle
 from stream.bundle.manifest import Manifest
 from stream.bundle.open import open_bundle
 from stream.demo.account import account_of, figures
-from stream.demo.credit_data import CreditData, read_credit_data
 from stream.demo.decider import decisions
 from stream.demo.embedded_kafka import EmbeddedKafka
 from stream.demo.embedded_redis import EmbeddedRedis
 from stream.demo.letter import Thirds
-from stream.demo.scoring_model import POOL_TARGET, Scores, train
+from stream.demo.preparation import Files, Say, prepare
 from stream.demo.script import Script
 from stream.demo.traffic import Exchange, Heard, Lines, Post
 from stream.demo.worker_process import WorkerProcess
@@ -27,36 +24,8 @@ from stream.runtime.settings import Settings, read_settings
 
 GROUP: Final = "coach-demo"
 PARTITIONS: Final = {"decisions": 4, "models": 1, "recommendations": 4, "audit": 16, "decisions.dlq": 1}
-DECISION_BYTES_MAX: Final = 16 * 1024  # far above any decision of a demo; the size of an audit record includes it
 
-Say: TypeAlias = Callable[[str], None]
 Progress: TypeAlias = Callable[[int, str], AbstractContextManager[Callable[[int], None]]]  # (length, label) -> step
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Files:
-    """The files of one run, all in its folder; they stay when the user named one."""
-
-    model: Path
-    pool: Path
-    features: Path
-    bundle: Path
-    answers: Path
-    worker_bundles: Path
-    worker_log: Path
-
-    @classmethod
-    def under(cls, folder: Path) -> Files:
-        """Name them."""
-        return cls(
-            model=folder / "model.json",
-            pool=folder / "pool.parquet",
-            features=folder / "features.toml",
-            bundle=folder / "bundle",
-            answers=folder / "answers.jsonl",
-            worker_bundles=folder / "worker-bundles",
-            worker_log=folder / "worker.log",
-        )
 
 
 def tell(script: Script, say: Say, progress: Progress) -> list[str]:
@@ -65,16 +34,8 @@ def tell(script: Script, say: Say, progress: Progress) -> list[str]:
     Raises: StreamError when a part does not start or does not end well.
     """
     files = Files.under(script.folder)
-    say(f"\n1. The data: {script.title}")
-    data = read_credit_data(
-        script.data,
-        script.features_toml,
-        target=script.target,
-        favourable=script.favourable,
-        leave_out=script.leave_out,
-    )
-    scores = _train(script, files, data, say)
-    manifest = _build(script, files, say)
+    prepared = prepare(script, files, say)
+    manifest = prepared.manifest
     with EmbeddedRedis() as redis, EmbeddedKafka(PARTITIONS) as kafka:
         say(f"\n4. Kafka, embedded, on {kafka.bootstrap}; Redis, embedded, on 127.0.0.1:{redis.port}")
         variables = _variables(files, kafka, redis)
@@ -82,8 +43,8 @@ def tell(script: Script, say: Say, progress: Progress) -> list[str]:
         publication = publish(settings, Request(uri=str(files.bundle), approved_by="coach demo"))
         say(f"   published the bundle to Redis and to the topic {settings.topic_models}, epoch {publication.epoch}")
         posts = decisions(
-            data,
-            scores,
+            prepared.data,
+            prepared.scores,
             model_id=manifest["model_id"],
             model_version=manifest["model_version"],
             threshold=script.threshold,
@@ -102,44 +63,6 @@ def tell(script: Script, say: Say, progress: Progress) -> list[str]:
     for line in figures(account, heard, len(faults), files.worker_log.read_text(encoding="utf-8", errors="replace")):
         say("   " + line)
     return faults
-
-
-def _train(script: Script, files: Files, data: CreditData, say: Say) -> Scores:
-    rows, training = len(data.matrix), len(data.training_rows())
-    say(
-        f"   {rows:,} applications with {len(data.rules.names)} features; {int(data.favourable.sum()):,} turned out well"
-    )
-    say("\n2. The lender's model: XGBoost")
-    scores = train(data, files.model, files.pool)
-    files.features.write_text(script.features_toml, encoding="utf-8")
-    say(
-        f"   trained on {training:,} applications; on the other {rows - training:,} its AUC is {scores.held_out_auc:.3f}"
-    )
-    declined = int((scores.probabilities < script.threshold).sum())
-    say(
-        f"   it approves from a probability of {script.threshold:g} on: {rows - declined:,} approved, {declined:,} declined"
-    )
-    return scores
-
-
-def _build(script: Script, files: Files, say: Say) -> Manifest:
-    say("\n3. The bundle: model, pool, features.toml and leaf matrix, checked against XGBoost itself")
-    built = build_bundle(
-        model_path=files.model,
-        pool_path=files.pool,
-        features_path=files.features,
-        threshold=script.threshold,
-        target_column=POOL_TARGET,
-        out_dir=files.bundle,
-        model_id=script.model_id,
-        decision_bytes_max=DECISION_BYTES_MAX,
-    )
-    manifest = built.manifest
-    say(
-        f"   {manifest['model_id']} {manifest['model_version']}: {manifest['trees_used']} trees, every bit of {built.probe.rows:,} probes equal"
-    )
-    say(f"   an audit record can have at most {manifest['audit_record_bytes_max']:,} bytes")
-    return manifest
 
 
 def _thirds(bundle: Path, cutoff: float) -> Thirds:

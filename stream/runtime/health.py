@@ -1,68 +1,101 @@
-"""`/metrics` and `/health` over plain HTTP, when a port is set. A later version adds latencies and lag."""
+"""`/metrics`, `/health` and `/ready` over plain HTTP, when a port is set.
+
+`/health` (liveness) says 503 only when a loop of the process is wedged: it was to be heard of within a bound and was
+not. Who restarts the process then does right. Waiting is not being wedged: neither an outage nor an empty topic is.
+`/ready` says 503 while the process would not work on what arrives now, and why; who restarts it for that does harm.
+
+    vitals = Vitals()
+    with served(settings.metrics_port, counters=counters, vitals=vitals, not_ready=lambda: [...reasons...]):
+        while True:
+            vitals.expect("reading", within_s=60)     # from now on; said again, it counts anew
+            ...
+            vitals.rest("reading")                    # waits for something that may take any time
+
+A loop that polls need not rest: it says `expect` at each turn. Bounds are generous: they end what would last for ever.
+"""
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Final
+from typing import Any, Final
 
 from stream.errors import ConfigurationError
-from stream.runtime.counters import MEANINGS, Counters
+from stream.runtime.counters import Counters
 
-LABELS: Final = {"decisions_answered": "status", "decisions_dead": "reason"}
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+REQUEST_TIMEOUT_S: Final = 5.0  # for a client to say what it wants
+REQUESTS_MAX: Final = 16  # at once; whoever comes then is turned away
 
 
-def exposition(counters: Counters, gauges: Mapping[str, float]) -> str:
-    """All numbers in Prometheus' text format (version 0.0.4)."""
-    counts = counters.read()
-    lines = []
-    for name, meaning in MEANINGS.items():
-        lines += [f"# HELP coach_{name}_total {meaning}", f"# TYPE coach_{name}_total counter"]
-        labelled = {label: count for (one, label), count in counts.items() if one == name} or (
-            {} if name in LABELS else {"": 0}
-        )
-        for label, count in sorted(labelled.items()):
-            written = f'{{{LABELS[name]}="{label}"}}' if name in LABELS else ""
-            lines.append(f"coach_{name}_total{written} {count}")
-    for name, value in gauges.items():
-        lines += [f"# TYPE coach_{name} gauge", f"coach_{name} {value:g}"]
-    return "\n".join(lines) + "\n"
+class Vitals:
+    """Until when each loop of the process has to be heard of; any thread may tell."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Nobody is expected yet."""
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._due: dict[str, tuple[float, float]] = {}  # when, and the bound that it came from
+
+    def expect(self, what: str, within_s: float) -> None:
+        """From now on `what` has to be heard of within so many seconds."""
+        with self._lock:
+            self._due[what] = self._clock() + within_s, within_s
+
+    def rest(self, what: str) -> None:
+        """What waits now, for as long as it takes, is expected no more."""
+        with self._lock:
+            self._due.pop(what, None)
+
+    def stalled(self) -> list[str]:
+        """Whatever was not heard of in time, a text each."""
+        now_s = self._clock()
+        with self._lock:
+            due = dict(self._due)
+        return [
+            f"{what} was to be heard of within {within_s:g} s, and was not for {now_s - at_s + within_s:.0f} s"
+            for what, (at_s, within_s) in due.items()
+            if now_s > at_s
+        ]
 
 
 class HealthServer:
-    """Serves both paths from a thread of its own."""
+    """Serves the three paths from threads of its own."""
 
     def __init__(
-        self,
-        port: int,
-        *,
-        counters: Counters,
-        gauges: Callable[[], Mapping[str, float]],
-        ready: Callable[[], bool],
+        self, port: int, *, counters: Counters, vitals: Vitals, not_ready: Callable[[], Sequence[str]]
     ) -> None:
-        """Listen on all addresses; `ready` says whether partitions are assigned and no outage is being waited out.
+        """Listen on all addresses; `not_ready` gives the reasons why the process would not work now, none when it would.
 
         Raises: ConfigurationError when the port is taken.
         """
 
+        def why_not_ready() -> list[str]:
+            return [*vitals.stalled(), *not_ready()]
+
         class Handler(BaseHTTPRequestHandler):
+            timeout = REQUEST_TIMEOUT_S
+
             def do_GET(self) -> None:
                 """Answer one request."""
                 if self.path == "/metrics":
-                    self._say(200, METRICS_TYPE, exposition(counters, gauges()))
-                elif self.path in ("/health", "/ready"):
-                    is_ready = ready()
-                    status = 200 if is_ready or self.path == "/health" else 503
-                    body = json.dumps({"status": "ready" if is_ready else "not ready", **gauges()})
-                    self._say(status, "application/json", body)
+                    self._say(200, METRICS_TYPE, counters.exposition())
+                elif self.path == "/health":
+                    self._judge(vitals.stalled(), "alive", "stalled")
+                elif self.path == "/ready":
+                    self._judge(why_not_ready(), "ready", "not ready")
                 else:
-                    self._say(404, "text/plain", "there are /metrics, /health and /ready\n")
+                    self._say(404, "text/plain", b"there are /metrics, /health and /ready\n")
 
-            def _say(self, status: int, content_type: str, body: str) -> None:
-                data = body.encode()
+            def _judge(self, why_not: Sequence[str], good: str, bad: str) -> None:
+                body = {"status": bad if why_not else good, "why": list(why_not)}
+                self._say(503 if why_not else 200, "application/json", json.dumps(body).encode())
+
+            def _say(self, status: int, content_type: str, data: bytes) -> None:
                 self.send_response(status)
                 self.send_header("Content-Type", content_type)
                 self.send_header("Content-Length", str(len(data)))
@@ -73,11 +106,12 @@ class HealthServer:
                 """Say nothing: probes come every few seconds."""
 
         try:
-            self._server = ThreadingHTTPServer(("", port), Handler)
+            self._server = _BoundedServer(("", port), Handler)
         except OSError as taken:
             reason = f"COACH_METRICS_PORT={port} cannot be listened on: {taken}"
             raise ConfigurationError(reason) from taken
-        self._server.daemon_threads = True
+        counters.follow("ready", lambda: not why_not_ready())
+        counters.follow("stalled_loops", lambda: len(vitals.stalled()))
         self._thread = threading.Thread(target=self._server.serve_forever, name="coach-health", daemon=True)
 
     def start(self) -> None:
@@ -88,3 +122,48 @@ class HealthServer:
         """End."""
         self._server.shutdown()
         self._server.server_close()
+
+
+@contextmanager
+def served(port: int, *, counters: Counters, vitals: Vitals, not_ready: Callable[[], Sequence[str]]) -> Iterator[None]:
+    """Serve the three paths while the block runs; do nothing for port 0.
+
+    Raises: ConfigurationError when the port is taken.
+    """
+    if not port:
+        yield
+        return
+    server = HealthServer(port, counters=counters, vitals=vitals, not_ready=not_ready)
+    server.start()
+    try:
+        yield
+    finally:
+        server.stop()
+
+
+class _BoundedServer(ThreadingHTTPServer):
+    """Has a bound on how many it answers at once."""
+
+    daemon_threads = True
+    request_queue_size = 4 * REQUESTS_MAX  # connections that wait to be taken; past it they would wait for seconds
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        super().__init__(address, handler)
+        self._places = threading.BoundedSemaphore(REQUESTS_MAX)
+
+    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - the base class's signature
+        """Answer in a thread, or turn away."""
+        if self._places.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as above
+        """Answer."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as above
+        """A client that went away is nobody's trouble; the base class prints a traceback."""

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -11,55 +10,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.demo.loans import FEATURES, own_data, write_loans
+
 COACH = [sys.executable, "-m", "stream.cli.main"]
-FEATURES = """
-[income]
-type = "integer"
-mutability = "increase_only"
-min = 0
-max = 100
-unit = "thousand"
-label = "Income"
-reason = { code = "INCOME", too_low = "Your income is low for this loan" }
-
-[debt]
-type = "number"
-mutability = "decrease_only"
-min = 0
-step = 0.5
-
-[housing]
-type = "category"
-mutability = "immutable"
-categories = ["rent", "own"]
-"""
 
 
 @pytest.fixture
 def loans(tmp_path: Path) -> Path:
-    """A folder with 300 made-up loans, which are repaid when income is large beside debt."""
-    dice = random.Random(7)  # noqa: S311 - made-up data
-    rows = ["income,debt,housing,repaid"]
-    for _ in range(300):
-        income, debt = dice.randint(0, 100), dice.randint(0, 100) / 2
-        rows.append(
-            f"{income},{debt if dice.random() < 0.9 else ''},{dice.choice(['rent', 'own'])},{int(income > debt + 20)}"
-        )
-    (tmp_path / "loans.csv").write_text("\n".join(rows) + "\n")
-    (tmp_path / "features.toml").write_text(FEATURES)
-    return tmp_path
+    """A folder with made-up loans."""
+    return write_loans(tmp_path)
 
 
 def demo(folder: Path, *more: str) -> list[str]:
-    own = [
-        "--data",
-        str(folder / "loans.csv"),
-        "--features",
-        str(folder / "features.toml"),
-        "--target-column",
-        "repaid",
-    ]
-    return [*COACH, "demo", *own, *more]
+    return [*COACH, "demo", *own_data(folder), *more]
 
 
 def run(command: list[str]) -> subprocess.CompletedProcess[str]:
