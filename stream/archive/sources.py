@@ -13,6 +13,7 @@ from confluent_kafka import Message
 from stream.errors import ConfigurationError, CorruptionError, PoisonError
 from stream.recourse.canonical import sha256
 from stream.wire.avro_records import decode, encode
+from stream.wire.framing import Framing
 from stream.wire.topic_scan import scan_topic
 
 LINE_BYTES_MAX: Final = 64 << 20  # an audit record on a topic has 16 MiB at most; in JSON it takes about twice that
@@ -30,6 +31,7 @@ class Found:
     record: Mapping[str, Any] | str
     recommendation: Mapping[str, Any] | None = None
     named: object = None  # the decision_id of the line around record and recommendation, where there is one
+    text: bytes | None = None  # the body as it lies in an archive, which must be its canonical JSON
 
 
 def from_jsonl(path: Path) -> Iterator[Found]:
@@ -127,18 +129,18 @@ def _misfit(record: Mapping[str, Any], recommendation: Mapping[str, Any] | None)
     return None
 
 
-def from_topic(configuration: Mapping[str, Any], topic: str) -> Iterator[Found]:
+def from_topic(configuration: Mapping[str, Any], topic: str, framing: Framing) -> Iterator[Found]:
     """Read all that the topic holds now.
 
-    Raises: KafkaUnavailable, ConfigurationError, as `scan_topic`.
+    Raises: KafkaUnavailable, ConfigurationError, as `scan_topic`; RegistryUnavailable.
     """
-    return map(_from_message, scan_topic(configuration, topic))
+    return (_from_message(message, framing) for message in scan_topic(configuration, topic))
 
 
-def _from_message(message: Message) -> Found:
+def _from_message(message: Message, framing: Framing) -> Found:
     where = f"{message.topic()}[{message.partition()}]@{message.offset()}"
     try:
-        name, record = decode(message.value() or b"")
+        name, record = framing.decode(message.value() or b"", topic=str(message.topic()))
     except PoisonError as refused:
         return Found(where=where, record=f"cannot be decoded: {refused}")
     if name != "AuditRecord":

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from stream.audit_log.sources import Found
+from stream.archive.sources import Found
+from stream.audit_log.archive_check import Broken
+from stream.audit_log.seen import Seen
 from stream.errors import PoisonError
 from stream.recourse.answer import answer
 from stream.recourse.audit import verify
-from stream.recourse.canonical import sha256
+from stream.recourse.canonical import canonical_json, sha256
 from stream.recourse.model import PublishedModel
 from stream.wire.decisions import decision_of
 
@@ -23,19 +25,24 @@ OF_THE_DELIVERY: Final = ("replay", "run_id")  # of a recommendation; all else f
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """What a check has seen so far."""
+    """What a check has seen so far. What it must remember of each answer lies on this host's disk."""
 
     records: int = 0
     wrong: int = 0  # records with at least one fault
+    broken: int = 0  # faults of an archive that are none of a record
     duplicates: int = 0  # further records of one answer, equal to the first in body
     answered_again: int = 0  # records that the given bundle was asked about once more
-    first_seen: dict[str, tuple[str, str]] = field(default_factory=dict, repr=False)  # answer -> body hash, where
-    told: dict[tuple[str, ...], tuple[str, str]] = field(default_factory=dict, repr=False)  # of bundles: hash, where
+    answers: Seen = field(default_factory=Seen, repr=False)  # answer -> body hash, where
+    told: Seen = field(default_factory=Seen, repr=False)  # what a bundle says of itself -> its hash, where
 
 
-def check(found: Iterable[Found], tally: Tally, model: PublishedModel | None = None) -> Iterator[str]:
+def check(found: Iterable[Found | Broken], tally: Tally, model: PublishedModel | None = None) -> Iterator[str]:
     """Check records one by one, counting in `tally`; yields one line per fault."""
     for one in found:
+        if isinstance(one, Broken):
+            tally.broken += 1
+            yield f"{one.where}: {one.fault}"
+            continue
         tally.records += 1
         faults = list(_faults(one, tally, model))
         tally.wrong += bool(faults)
@@ -55,13 +62,16 @@ def _faults(one: Found, tally: Tally, model: PublishedModel | None) -> Iterator[
         yield "the record has another decision_id than its body"
     if faults or not isinstance(published, str):
         return  # its identity cannot be trusted either
-    before = tally.first_seen.setdefault(body["recommendation_id"], (published, one.where))
+    if one.text is not None and one.text != canonical_json(body):
+        yield "the body is not kept as its canonical JSON"
+    before = tally.answers.first(body["recommendation_id"], published, one.where)
     if before[0] != published:
         yield f"is the same answer as {before[1]}, with another body"
     tally.duplicates += before != (published, one.where) and before[0] == published
     for what, told in _of_the_bundle(body):
-        first = tally.told.setdefault(what, (sha256(told), one.where))
-        if first[0] != sha256(told):
+        digest = sha256(told)
+        first = tally.told.first("\0".join(what), digest, one.where)
+        if first[0] != digest:
             yield f"is of the same bundle as {first[1]}, and gives it another {what[-1]}"
     if model is not None:
         yield from _against(one, body, published, model, tally)

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka import Producer
 
-from stream.audit_log.sources import NO_ENVELOPE
+from stream.archive.sources import NO_ENVELOPE
 from stream.cli.main import coach
 from stream.demo.embedded_kafka import EmbeddedKafka
 from stream.recourse.canonical import sha256
@@ -103,7 +103,7 @@ def test_a_file_that_cannot_be_read_is_a_matter_of_usage(tmp_path: Path) -> None
     """Given no file, a folder, or nothing to verify, then one line says so and the exit code is 2."""
     for words, said in (
         ([tmp_path / "none.jsonl"], "cannot read"),
-        ([tmp_path], "cannot read"),
+        ([tmp_path], "there is no archive at"),
         ([], "say what to verify"),
         ([tmp_path, "--topic", "audit"], "say what to verify"),
     ):
@@ -145,7 +145,7 @@ def test_bytes_that_are_no_text_are_wrong(tmp_path: Path) -> None:
 
 def test_a_line_too_long_is_wrong(tmp_path: Path, line: Json, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given a line longer than any record, then it is skipped as wrong, and the next one is read as it is."""
-    monkeypatch.setattr("stream.audit_log.sources.LINE_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr("stream.archive.sources.LINE_BYTES_MAX", 1 << 20)
     done = run(write(tmp_path, "x" * (5 << 20) + "\n", line))
     assert (done.exit_code, done.stdout) == (1, "2 records, 1 wrong, 0 equal duplicates\n")
     assert "line 1: is longer than 1 MiB" in done.stderr

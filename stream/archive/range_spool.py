@@ -1,0 +1,113 @@
+"""The rows of one range while it fills: in a database of SQLite's that has no name, on the disk past its cache.
+
+So a range takes little memory however large its records are, and is sorted whenever it is written.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import orjson
+
+from stream.errors import DiskUnavailable
+
+CACHE_KIB: Final = 8 * 1024
+LEVEL: Final = 1  # of the bodies' compression: they are a hundred times the rest, and full of repetition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One row of a file. `columns` are JSON values, except `blobs`: what is bytes, and the long texts."""
+
+    path: str
+    decision_id: str
+    offset: int
+    columns: Mapping[str, Any]
+    blobs: Mapping[str, bytes | None]
+
+
+class RangeSpool:
+    """Rows by (path, decision_id, offset). An offset that comes again is passed over: it is the same record."""
+
+    def __init__(self) -> None:
+        """Nothing yet. Raises: DiskUnavailable, as all methods do, when SQLite's temporary folder is full."""
+        self._rows_in: dict[str, int] = {}
+        with _told():
+            self._database = sqlite3.connect("", isolation_level=None)
+            self._database.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+            self._database.execute("PRAGMA journal_mode = OFF")
+            self._database.execute("PRAGMA synchronous = OFF")
+            self._database.execute(
+                "CREATE TABLE kept (place INTEGER PRIMARY KEY, path TEXT, decision_id TEXT, columns BLOB, blobs BLOB)"
+            )
+            self._database.execute("CREATE INDEX by_file ON kept (path, decision_id, place)")
+
+    def __enter__(self) -> Self:
+        """Close at the end."""
+        return self
+
+    def __exit__(self, *_how: object) -> None:
+        """Let go of the disk."""
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the disk."""
+        self._database.close()
+
+    def add(self, row: Row) -> None:
+        """Take a row."""
+        names = list(row.blobs)
+        sizes = [-1 if (blob := row.blobs[name]) is None else len(blob) for name in names]
+        packed = zlib.compress(b"".join(blob for blob in row.blobs.values() if blob is not None), LEVEL)
+        head = orjson.dumps([row.columns, names, sizes])
+        with _told():
+            cursor = self._database.execute(
+                "INSERT OR IGNORE INTO kept VALUES (?, ?, ?, ?, ?)",
+                (row.offset, row.path, row.decision_id, head, packed),
+            )
+        if cursor.rowcount:
+            self._rows_in[row.path] = self._rows_in.get(row.path, 0) + 1
+
+    @property
+    def paths(self) -> dict[str, int]:
+        """How many rows each file has, by its path."""
+        return dict(sorted(self._rows_in.items()))
+
+    def rows_of(self, path: str) -> Iterator[Row]:
+        """The rows of a file, by decision_id and offset."""
+        return self._select(
+            "SELECT path, decision_id, place, columns, blobs FROM kept WHERE path = ? ORDER BY decision_id, place", path
+        )
+
+    def by_offset(self) -> Iterator[Row]:
+        """All rows, by offset."""
+        return self._select("SELECT path, decision_id, place, columns, blobs FROM kept ORDER BY place")
+
+    def _select(self, statement: str, *values: str) -> Iterator[Row]:
+        with _told():
+            cursor = self._database.execute(statement, values)
+        while True:
+            with _told():
+                found = cursor.fetchone()
+            if found is None:
+                return
+            columns, names, sizes = orjson.loads(found[3])
+            joined, at, blobs = zlib.decompress(found[4]), 0, {}
+            for name, size in zip(names, sizes, strict=True):
+                blobs[name] = None if size < 0 else joined[at : at + size]
+                at += max(size, 0)
+            yield Row(path=found[0], decision_id=found[1], offset=found[2], columns=columns, blobs=blobs)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        msg = f"this host's temporary folder (TMPDIR) cannot hold a range of the archive: {error}"
+        raise DiskUnavailable(msg) from error
