@@ -1,1 +1,1 @@
-"""From recommendations to letters: who is told, how, once a decision, and the record of what was sent."""
+"""Recommendations -> letters: who is told, in which words, by which way, and the record of it."""

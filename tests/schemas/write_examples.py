@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
+from stream.notify.notice import KIND, Rendered, Way, notice
+from stream.notify.templates import read_templates
+from stream.notify.view import Creditor, Recipient, view_of
 from stream.recourse.answer import Answer, answer
 from stream.wire.avro_records import encode
 from stream.wire.schema_files import RecordName, current_schemas
@@ -39,6 +43,7 @@ DECISION: dict[str, Any] = {
     "disclosures": {"credit_bureau": "..."},
     "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 }
+NOTICE_MS = 1_795_781_700_000
 LEAST = {name: DECISION[name] for name in ("decision_id", "event_time", "model_id", "model_version", "outcome")}
 LETTER: dict[str, Any] = {
     "key": "ZC00NzEx",
@@ -127,6 +132,7 @@ def _good() -> Iterator[tuple[RecordName, str, Mapping[str, Any]]]:
         "retryable": True,
     }
     yield "DeadLetter", "tombstone_sent_again", LETTER | nothing
+    yield from _notices()
     for name, found, envelope in _answers():
         yield "Recommendation", name, found.recommendation
         yield (
@@ -139,6 +145,47 @@ def _good() -> Iterator[tuple[RecordName, str, Mapping[str, Any]]]:
                 "envelope": envelope,
             },
         )
+
+
+def _notices() -> Iterator[tuple[RecordName, str, Mapping[str, Any]]]:
+    small = lender("xgboost", trees=5, depth=2)
+    told = answer(small.decide(small.declined(1)[0]), small.model).recommendation
+    templates = read_templates("", "en").find(KIND, "en")
+    creditor = Creditor(
+        name="Example Savings Bank",
+        address=("100 Market Street", "Springfield IL 62701"),
+        contact="call 1-800-555-0100",
+        notice="",
+        zone=UTC,
+    )
+    recipient = Recipient(name="Pat Doe", address=("1 Main Street",)).kept
+    view = view_of(told, creditor=creditor, recipient=recipient, words=templates.words, now_ms=NOTICE_MS)
+    rendered = Rendered(letter=templates.letter(view), locale="en", template_version=templates.version)
+    way = Way(channel="email", why="as_asked", address_hmac=None)
+    done = notice(
+        told,
+        status="sent",
+        now_ms=NOTICE_MS,
+        rendered=rendered,
+        way=way,
+        attempts=2,
+        reply="<4f@lender.example> 250 2.0.0",
+    )
+    yield "Notice", "sent", done
+    yield "Notice", "sending", notice(told, status="sending", now_ms=NOTICE_MS, rendered=rendered, way=way)
+    by_post = Way(channel="print", why="bounced", address_hmac="5" * 64)
+    yield (
+        "Notice",
+        "printed_after_a_bounce",
+        {
+            **notice(told, status="printed", now_ms=NOTICE_MS, rendered=rendered, way=by_post, attempts=2),
+            "reply": "d-4711-0f.html",
+            "error": "Bounced: 550 5.1.1",
+            "duplicate_possible": True,
+        },
+    )
+    yield "Notice", "failed", notice(told, status="failed", now_ms=NOTICE_MS, attempts=9, error="NoticeGivenUp")
+    yield "Notice", "different_answer", notice(told, status="withheld_different_answer", now_ms=NOTICE_MS)
 
 
 def _answers() -> Iterator[tuple[str, Answer, Mapping[str, Any]]]:
@@ -264,6 +311,8 @@ def _bad_outputs() -> Iterator[tuple[RecordName, str, str, str, str]]:
         ("Recommendation", "status_unknown", "no such status", {"status": "maybe"}),
         ("AuditRecord", "envelope_missing", "body without envelope", {"envelope": None}),
         ("AuditRecord", "body_a_text", "a body by reference", {"body": "see attachment"}),
+        ("Notice", "address_inside", "a field that is not in the schema", {"address": "pat@people.example"}),
+        ("Notice", "status_unknown", "no such status", {"status": "lost"}),
         ("DeadLetter", "offset_a_float", "a whole number", {"offset": 1.5}),
     )
     for record, name, what, change in changes:

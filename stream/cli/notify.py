@@ -1,0 +1,215 @@
+"""`coach notify`: sends each declined applicant one letter, and records it."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Final
+
+import click
+
+from stream.cli.progress import counted
+from stream.errors import ConfigurationError
+from stream.notify.settings import NotifySettings, check_runnable, read_notify_settings
+from stream.runtime.described import documentation, masked
+from stream.runtime.logs import set_up_logging
+from stream.runtime.settings import read_settings
+
+FAULTS_SHOWN_MAX: Final = 20
+EXAMPLE: Final = """\b
+Example:
+  coach notify --start-at earliest --kafka-brokers kafka:9092 --contacts contacts.csv --outbox letters
+  coach notify check --contacts contacts.csv --offline
+  coach notify --print-config"""
+CHECK_EXAMPLE: Final = """\b
+Example:
+  coach notify check --contacts contacts.csv --offline"""
+TEMPLATES_EXAMPLE: Final = """\b
+Example:
+  coach notify templates --out templates/letters"""
+PREVIEW_EXAMPLE: Final = """\b
+Example:
+  coach notify preview --input answers.jsonl --out letters/"""
+
+
+@click.group(
+    epilog=EXAMPLE, invoke_without_command=True, short_help="Send each declined applicant one letter, and record it."
+)
+@click.option("--start-at", help="earliest, latest, or an RFC 3339 time: where a group that never read begins.")
+@click.option("--kafka-brokers", help="host:port,host:port of the brokers to ask first.")
+@click.option("--log-level", help="DEBUG, INFO, WARNING or ERROR.")
+@click.option("--contacts", help="A .csv or SQLite file, or a URL with {subject_ref} in it.")
+@click.option("--templates", help="Folder with a folder of templates a locale.")
+@click.option("--outbox", help="Folder of print-ready letters.")
+@click.option("--state", help="SQLite file that indexes what was sent; one a notifier.")
+@click.option("--group", help="Consumer group; notifiers of one group share the partitions.")
+@click.option("--metrics-port", help="Port of /metrics and /health; 0: none.")
+@click.option("--print-config", is_flag=True, help="Print the notifier's settings, secrets masked, and exit.")
+@click.option("--json", "as_json", is_flag=True, help="With --print-config: as JSON.")
+@click.pass_context
+def notify(
+    ctx: click.Context,
+    /,
+    *,
+    start_at: str | None,
+    kafka_brokers: str | None,
+    log_level: str | None,
+    print_config: bool,
+    as_json: bool,
+    **flags: str | None,
+) -> None:
+    """Send each declined applicant one letter a decision, and record it on the topic `notices`.
+
+    Reads `recommendations` in a group of its own and ignores replays. Letters go out by e-mail, to a webhook or to
+    files where the contact says so and the applicant agreed to it; else they are printed: HTML files in the outbox.
+    A decline that the model did not make has no reasons here: it is counted, and the system that made it must tell.
+
+    Every setting is an environment variable COACH_NOTIFY_* (--print-config lists them), beside those of the service
+    for Kafka and topics. The log is one JSON object a line on standard error, without a name, an address or a value.
+
+    Exit codes: 0 stopped; 2 a setting, template or topic is wrong; 3 Kafka, the mail server or another receiver could
+    not be reached for too long.
+    """
+    named = {f"notify_{name}": value for name, value in flags.items()}
+    if ctx.invoked_subcommand is not None:
+        ctx.obj = named
+        return
+    settings = read_notify_settings(None, **named)
+    if print_config:
+        _print_config(settings, as_json=as_json)
+        return
+    service = read_settings(None, start_at=start_at, kafka_brokers=kafka_brokers, log_level=log_level)
+    check_runnable(settings, service)
+    set_up_logging(service.log_level)
+    from stream.notify.run import run_notifier  # noqa: PLC0415 - the HTTP client and jinja take a while to import
+
+    run_notifier(settings, service)
+
+
+@notify.command(epilog=CHECK_EXAMPLE, short_help="Check settings, templates and contacts; send nothing.")
+@click.option("--contacts", help="As for `coach notify`.")
+@click.option("--templates", help="As for `coach notify`.")
+@click.option("--offline", is_flag=True, help="Ask neither the mail server nor an HTTP look-up.")
+@click.option("--locale", help="Locale of the sample letter.")
+@click.option(
+    "--html", "page", type=click.Path(dir_okay=False, path_type=Path), help="Also write the sample letter as HTML here."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as one JSON object.")
+@click.pass_obj
+def check(
+    named: dict[str, str | None],
+    *,
+    contacts: str | None,
+    templates: str | None,
+    offline: bool,
+    locale: str | None,
+    page: Path | None,
+    as_json: bool,
+) -> None:
+    """Load templates and contacts, ask the mail server for a sign of life, and print a sample letter. Sends nothing.
+
+    Exit codes: 0 all good; 2 a setting, template or contact file is wrong; 3 the mail server or look-up does not answer.
+    """
+    from stream.notify.checking import findings, sample  # noqa: PLC0415 - as above
+
+    given = {"notify_contacts": contacts, "notify_templates": templates}
+    settings = read_notify_settings(None, **{**named, **{name: value for name, value in given.items() if value}})
+    told = findings(settings, offline=offline)
+    letter = sample(settings, locale or settings.notify_locale)
+    if page is not None:
+        page.write_text(letter.html, encoding="utf-8")
+    if as_json:
+        click.echo(json.dumps({"findings": told, "subject": letter.subject, "text": letter.text}))
+        return
+    for line in told:
+        click.echo(line, err=True)
+    click.echo(f"Subject: {letter.subject}\n\n{letter.text}", nl=False)
+
+
+@notify.command(epilog=PREVIEW_EXAMPLE, short_help="Write the letters of `coach recommend`'s answers to a folder.")
+@click.option(
+    "--input", "source", type=click.Path(path_type=Path), required=True, help="JSONL that `coach recommend` wrote."
+)
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder for letters and index.html."
+)
+@click.option("--templates", help="Folder with a folder of templates a locale.")
+@click.option("--locale", help="Locale of the letters.")
+@click.option("--limit", type=click.IntRange(min=1), help="Stop after this many.")
+@click.option("--json", "as_json", is_flag=True, help="Print the counts as one JSON object.")
+@click.pass_context
+def preview(
+    ctx: click.Context,
+    *,
+    source: Path,
+    out: Path,
+    templates: str | None,
+    locale: str | None,
+    limit: int | None,
+    as_json: bool,
+) -> None:
+    """Write the letters that these answers would give, as HTML and text, to a made-up recipient. Sends nothing.
+
+    For who writes templates: change one, run it again, and open index.html in a browser. Settings that are not made yet
+    stand in the letters by their names.
+
+    Exit codes: 0 done; 1 an answer makes no letter, each named; 2 a setting, template or file is wrong.
+    """
+    from itertools import islice  # noqa: PLC0415 - beside its only use
+
+    from stream.notify.notice import KIND  # noqa: PLC0415 - as above
+    from stream.notify.preview import PreviewFolder, previews  # noqa: PLC0415 - as above
+    from stream.notify.run import loaded_templates  # noqa: PLC0415 - as above
+
+    given = {"notify_templates": templates, "notify_locale": locale}
+    settings = read_notify_settings(None, **{**ctx.obj, **{name: value for name, value in given.items() if value}})
+    chosen = loaded_templates(settings).find(KIND, settings.notify_locale)
+    folder = PreviewFolder(out, chosen.locale)
+    written = without = wrong = 0
+    for one in islice(counted(previews(source, settings, chosen, time.time_ns() // 1_000_000), "letters"), limit):
+        folder.write(one)
+        written += one.letter is not None
+        without += one.letter is None
+        if one.is_wrong:
+            wrong += 1
+            if wrong <= FAULTS_SHOWN_MAX:
+                click.echo(f"{one.decision_id}: {one.why}", err=True)
+    folder.finish()
+    if as_json:
+        click.echo(
+            json.dumps({"letters": written, "without": without, "wrong": wrong, "index": str(out / "index.html")})
+        )
+    else:
+        click.echo(f"{written} letters, {without} answers without one, {wrong} of them wrong; see {out / 'index.html'}")
+    ctx.exit(1 if wrong else 0)
+
+
+@notify.command(epilog=TEMPLATES_EXAMPLE, short_help="Copy the shipped templates to a folder, to change them there.")
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="A folder that is not there yet."
+)
+def templates(*, out: Path) -> None:
+    """Copy the shipped templates to a folder. Change them, look at them with preview, and name it as --templates.
+
+    A locale is a folder: copy en/ to de/, translate the four files, and applicants whose locale is de or de-AT get them.
+    """
+    import shutil  # noqa: PLC0415 - beside its only use
+
+    from stream.notify.templates import shipped_folder  # noqa: PLC0415 - as above
+
+    try:
+        shutil.copytree(shipped_folder(), out)
+    except OSError as error:
+        msg = f"--out {out}: {error.strerror or error}"
+        raise ConfigurationError(msg) from error
+    click.echo(f"{out}: {', '.join(sorted(path.name for path in out.iterdir() if path.is_dir()))}")
+
+
+def _print_config(settings: NotifySettings, *, as_json: bool) -> None:
+    shown = masked(settings)
+    if as_json:
+        click.echo(json.dumps(shown, indent=2))
+        return
+    for variable, _, meaning in documentation(NotifySettings):
+        click.echo(f"{variable}={shown[variable]}  # {meaning}")

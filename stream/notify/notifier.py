@@ -1,0 +1,292 @@
+"""What becomes of each recommendation: a letter, nothing, a report of a different answer, or a dead letter."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+import traceback
+from collections.abc import Callable
+from typing import Final, cast
+
+from stream.errors import DependencyError, MalformedRecord, NoticeGivenUp, PoisonError, UnexpectedFault
+from stream.events import Recommendation
+from stream.notify.handing_over import HandingOver, Job
+from stream.notify.notice import KIND, answer_sha256, notice, notice_id
+from stream.notify.notice_index import NoticeIndex
+from stream.notify.reading import NotOurs
+from stream.notify.record import Channel, Notice
+from stream.notify.settings import NotifySettings
+from stream.notify.transport import NotNow
+from stream.runtime.counters import Counters
+from stream.runtime.inbound import Inbound
+from stream.runtime.patience import Patience
+from stream.wire.framing import Framing
+from stream.wire.times import time_ms
+
+log = logging.getLogger(__name__)
+
+JITTER: Final = (0.5, 1.0)  # of a pause, so that what was refused together does not come back together
+NOT_OURS_PAUSE_S: Final = 0.5
+GIVE_UP_TWICE: Final = 2  # times the bound, where nothing at all went out by that channel meanwhile
+
+
+class Notifier:
+    """Works through recommendations one at a time; letters refused for the time being wait while others go on."""
+
+    def __init__(  # noqa: PLR0913 - composed in one place, by name
+        self,
+        settings: NotifySettings,
+        *,
+        handing_over: HandingOver,
+        index: NoticeIndex,
+        framing: Framing,
+        counters: Counters,
+        settled: Callable[[Inbound], None],
+        patience: Callable[[int], Patience],
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        clock: Callable[[], float] = time.monotonic,
+        chance: random.Random | None = None,
+    ) -> None:
+        """`patience` gives that of one record, by its partition; `settled` hears of what needs no more."""
+        self._settings = settings
+        self._handing_over = handing_over
+        self._index = index
+        self._framing = framing
+        self._counters = counters
+        self._settled = settled
+        self._patience = patience
+        self._now_ms = now_ms
+        self._clock = clock
+        self._chance = chance or random.Random()  # noqa: S311 - when to try again is no secret
+        self._waiting: dict[str, Job] = {}
+        self._went_out_s: dict[Channel, float] = {}
+        counters.follow("notices_waiting", lambda: len(self._waiting))
+        counters.follow("notices_urgent", lambda: self._due_within(settings.notify_urgent_s))
+        counters.follow("notices_overdue", lambda: self._due_within(0))
+
+    @property
+    def full(self) -> bool:
+        """Whether no more should be read for now."""
+        return len(self._waiting) >= self._settings.notify_waiting_max
+
+    def take(self, record: Inbound) -> None:
+        """Deal with one record.
+
+        Raises: DependencyError when patience ends, Abandoned at a stop; ConfigurationError, CorruptionError.
+        """
+        self._counters.add("notify_read_total")
+        try:
+            recommendation = self._read(record, self._patience(record.partition))
+        except PoisonError as error:
+            self._bury(record, error, None, attempts=1)
+            return
+        why = self._no_letter(recommendation)
+        if why:
+            self._skip(record, recommendation["decision_id"], why)
+            return
+        one = notice_id(recommendation["decision_id"], KIND)
+        waiting = self._waiting.get(one)
+        if waiting is not None:
+            waiting.followers.append(record)
+            return
+        job = Job(record=record, recommendation=recommendation, notice_id=one, first_tried_s=self._clock())
+        self._try(job)
+
+    def take_due(self) -> float:
+        """Try again what is due; return the seconds until the next is, at most 1. Raises: as `take`."""
+        now_s = self._clock()
+        for job in [job for job in self._waiting.values() if job.due_s <= now_s]:
+            if self._waiting.get(job.notice_id) is job:  # still ours
+                self._try(job)
+        left = [job.due_s - self._clock() for job in self._waiting.values()]
+        return max(0.0, min([1.0, *left]))
+
+    def drop(self, partitions: set[int]) -> None:
+        """Forget what waits of partitions that went to others: they will read it anew."""
+        for one, job in list(self._waiting.items()):
+            if job.record.partition in partitions:
+                del self._waiting[one]
+
+    def _try(self, job: Job) -> None:
+        patience = self._patience(job.record.partition)
+        try:
+            self._one_try(job, patience)
+        except NotOurs:  # or not yet again: a rebalance decides, and `drop` hears of it
+            job.due_s = self._clock() + NOT_OURS_PAUSE_S
+            self._waiting[job.notice_id] = job
+            return
+        except NotNow as later:
+            self._later(job, later)
+            return
+        except PoisonError as error:
+            self._fail(job, error)
+        except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as fault:
+            # Its text may hold a value, so only the places in the code are told.
+            where = traceback.format_tb(fault.__traceback__)
+            log.error("notice.fault", extra={"decision_id": job.recommendation["decision_id"], "where": where})  # noqa: TRY400
+            self._fail(job, UnexpectedFault(f"a fault of this software: {type(fault).__name__}"))
+        self._finish(job)
+
+    def _one_try(self, job: Job, patience: Patience) -> None:
+        """Try until nothing that everything waits for is away."""
+        while True:
+            try:
+                if not self._known(job, patience):
+                    self._tell(job, self._handing_over.hand_over(job, patience))
+            except DependencyError as away:
+                patience.pause(away)
+            else:
+                return
+
+    def _known(self, job: Job, patience: Patience) -> bool:
+        """Whether the decision has its letter, or may have another one; a different answer is reported, once."""
+        known = self._index.known(job.notice_id)
+        answer = answer_sha256(job.recommendation)
+        if known is None or not (known.done or (known.begun_ms is not None and known.answer != answer)):
+            return False
+        if known.answer == answer:
+            self._skip_quietly(job, "duplicate")
+        elif self._index.is_withheld(job.notice_id, answer):
+            self._skip_quietly(job, "different_answer_again")
+        else:
+            withheld = notice(job.recommendation, status="withheld_different_answer", now_ms=self._now_ms())
+            self._handing_over.record(withheld, patience)
+            self._counters.add("notices_withheld_total")
+            log.warning(
+                "notice.withheld_different_answer",
+                extra={
+                    "decision_id": job.recommendation["decision_id"],
+                    "recommendation_id": job.recommendation["recommendation_id"],
+                    "what_next": "the applicant has a letter that says otherwise; a person must decide what to tell them",
+                },
+            )
+        return True
+
+    def _tell(self, job: Job, done: Notice) -> None:
+        """Count a letter that went out, and log its line."""
+        late = self._is_due(job, 0)
+        channel = cast("Channel", done["channel"])
+        self._went_out_s[channel] = self._clock()
+        self._counters.add("notices_total", channel=channel, why=done["channel_why"])
+        self._counters.observe("notice_duration_seconds", max(0.0, self._now_ms() - job.record.first_seen_ms) / 1000)
+        if done["duplicate_possible"]:
+            self._counters.add("notices_duplicate_possible_total")
+        if late:
+            self._counters.add("notices_late_total")
+        log.log(
+            logging.WARNING if late else logging.INFO,
+            "notice.late" if late else "notice.sent",
+            extra={
+                name: cast("dict[str, object]", done)[name]
+                for name in (
+                    "decision_id", "notice_id", "kind", "status", "channel", "channel_why", "locale", "attempts",
+                    "duplicate_possible", "error",
+                )
+            },
+        )  # fmt: skip
+
+    def _later(self, job: Job, later: NotNow) -> None:
+        settings, now_s = self._settings, self._clock()
+        waited_s = now_s - job.first_tried_s
+        channel = cast("Channel", job.channel)
+        self._counters.add("notify_retries_total", channel=channel)
+        others_went_out = self._went_out_s.get(channel, -1.0) >= job.first_tried_s
+        if waited_s >= settings.notify_give_up_s * (1 if others_went_out else GIVE_UP_TWICE):
+            told = f"the letter was refused {job.attempts} times in {waited_s:.0f} s, the last time with: {later}"
+            self._fail(job, NoticeGivenUp(told))
+            self._finish(job)
+            return
+        doubled = min(settings.notify_retry_first_s * 2 ** min(job.attempts - 1, 30), settings.notify_retry_max_s)
+        job.due_s = now_s + doubled * self._chance.uniform(*JITTER)
+        self._waiting[job.notice_id] = job
+        log.info(
+            "notice.later",
+            extra={
+                "decision_id": job.recommendation["decision_id"],
+                "channel": channel,
+                "attempts": job.attempts,
+                "why": str(later),
+                "overdue": self._is_due(job, 0),
+            },
+        )
+
+    def _fail(self, job: Job, error: PoisonError) -> None:
+        failed = notice(
+            job.recommendation,
+            status="failed",
+            now_ms=self._now_ms(),
+            attempts=job.attempts,
+            duplicate_possible=job.duplicate_possible,
+            error=error.reason,
+        )
+        self._bury(job.record, error, failed, attempts=max(1, job.attempts), decision_id=failed["decision_id"])
+
+    def _finish(self, job: Job) -> None:
+        """Let go of a job, and look at what came of the same decision meanwhile."""
+        self._waiting.pop(job.notice_id, None)
+        self._settled(job.record)
+        for follower in job.followers:
+            self.take(follower)
+
+    def _bury(
+        self,
+        record: Inbound,
+        error: PoisonError,
+        failed: Notice | None,
+        *,
+        attempts: int,
+        decision_id: str | None = None,
+    ) -> None:
+        patience = self._patience(record.partition)
+        while True:
+            try:
+                self._handing_over.bury(record, error, attempts=attempts, failed=failed, patience=patience)
+                break
+            except DependencyError as away:
+                patience.pause(away)
+        self._counters.add("notices_dead_total", reason=error.reason)
+        where = {"partition": record.partition, "offset": record.offset}
+        log.warning(
+            "notice.dead", extra={"decision_id": decision_id, **where, "error": error.reason, "why": str(error)}
+        )
+        if failed is None:
+            self._settled(record)
+
+    def _read(self, record: Inbound, patience: Patience) -> Recommendation:
+        if record.value is None:
+            msg = "the record has no value"
+            raise MalformedRecord(msg)
+        while True:
+            try:
+                name, found = self._framing.decode(record.value, topic=record.topic)
+                break
+            except DependencyError as away:  # a schema registry that has to be asked
+                patience.pause(away)
+        if name != "Recommendation":
+            msg = f"the record is of the kind {name}; expected Recommendation"
+            raise MalformedRecord(msg)
+        return cast("Recommendation", found)
+
+    @staticmethod
+    def _no_letter(recommendation: Recommendation) -> str:
+        if recommendation["replay"]:
+            return "replay"
+        return "not_model_decline" if recommendation["status"] == "not_model_decline" else ""
+
+    def _skip(self, record: Inbound, decision_id: str, why: str) -> None:
+        self._counters.add("notify_skipped_total", why=why)
+        if why != "replay":
+            log.info("notice.skipped", extra={"decision_id": decision_id, "why": why})
+        self._settled(record)
+
+    def _skip_quietly(self, job: Job, why: str) -> None:
+        self._counters.add("notify_skipped_total", why=why)
+        log.debug("notice.skipped", extra={"decision_id": job.recommendation["decision_id"], "why": why})
+
+    def _is_due(self, job: Job, within_s: float) -> bool:
+        due_at = job.recommendation["notice_due_at"]
+        return due_at is not None and time_ms(due_at) - self._now_ms() < within_s * 1000
+
+    def _due_within(self, within_s: float) -> int:
+        return sum(self._is_due(job, within_s) for job in list(self._waiting.values()))

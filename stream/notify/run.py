@@ -1,0 +1,284 @@
+"""Composes the notifier from its settings, and runs it until it is told to stop or cannot go on."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from types import FrameType
+from typing import Final
+
+from stream.errors import ConfigurationError, DependencyError, KafkaUnavailable
+from stream.notify.contact import Contacts
+from stream.notify.contact_lookup import contacts_of
+from stream.notify.desk import Desk
+from stream.notify.handing_over import HandingOver
+from stream.notify.mail import Mail
+from stream.notify.meters import METERS
+from stream.notify.notice_index import NoticeIndex
+from stream.notify.notice_reader import NoticeReader, cluster_topic
+from stream.notify.notifier import Notifier
+from stream.notify.outbox import Files, Outbox
+from stream.notify.reading import NotOurs, Reading
+from stream.notify.record import Channel
+from stream.notify.settings import NotifySettings, check_runnable
+from stream.notify.template_trial import check_by_trial
+from stream.notify.templates import Templates, read_templates
+from stream.notify.transport import Transport
+from stream.notify.webhook import Webhook
+from stream.runtime.connections import framing_of, kafka_properties
+from stream.runtime.counters import Counters
+from stream.runtime.dead_letters import SOFTWARE_VERSION
+from stream.runtime.delivery import KafkaDelivery
+from stream.runtime.health import Vitals, served
+from stream.runtime.lag import LagWatch
+from stream.runtime.patience import Abandoned, CalledOff, Patience
+from stream.runtime.settings import Settings
+from stream.runtime.start_offsets import ensure_start_offsets
+from stream.runtime.topics import TopicKeeper
+
+log = logging.getLogger(__name__)
+
+WAIT_MIN_S: Final = 1.0
+POLL_S: Final = 0.2
+STALLED_AFTER_S: Final = 600.0  # one letter's steps, each of which may time out
+
+
+def run_notifier(settings: NotifySettings, service: Settings) -> None:
+    """Run one notifier until SIGTERM or SIGINT.
+
+    Raises: ConfigurationError, DependencyError when something cannot be reached (at the start, or for longer than the
+    outage bound). Nothing unfinished is committed.
+    """
+    with ExitStack() as cleanup:
+        NotifierProcess(settings, service, cleanup).run()
+
+
+def loaded_templates(settings: NotifySettings) -> Templates:
+    """Read, judge and try all templates. Raises: ConfigurationError."""
+    templates = read_templates(settings.notify_templates, settings.notify_locale)
+    check_by_trial(templates)
+    return templates
+
+
+class NotifierProcess:
+    """The parts of one notifier, and how they start and end together."""
+
+    def __init__(self, settings: NotifySettings, service: Settings, cleanup: ExitStack) -> None:
+        """Make whatever needs no Kafka. Raises: ConfigurationError, DiskUnavailable."""
+        check_runnable(settings, service)
+        self._settings = settings
+        self._service = service
+        self._cleanup = cleanup
+        self._properties = kafka_properties(service)
+        self._templates = loaded_templates(settings)
+        self._contacts: Contacts = contacts_of(settings)
+        cleanup.callback(self._contacts.close)
+        self._transports = transports_of(settings)
+        for transport in self._transports.values():
+            cleanup.callback(transport.close)
+        self._counters = Counters(METERS, part="notify")
+        self._vitals = Vitals()
+        self._stop = False
+        self._caught_up = False
+        self._waiting_out = ""
+
+    def run(self) -> None:
+        """See `run_notifier`."""
+        service, settings = self._service, self._settings
+        wait_s = max(service.start_wait_s, WAIT_MIN_S)
+        partitions = self._partitions(wait_s)
+        identity = cluster_topic(self._properties, service.topic_notices, wait_s)
+        index = NoticeIndex(settings.notify_state, topic=identity)
+        self._cleanup.callback(index.close)
+        ensure_start_offsets(
+            self._properties,
+            group=settings.notify_group,
+            topic=service.topic_recommendations,
+            partitions=partitions,
+            start_at=service.start_at,
+            timeout_s=wait_s,
+        )
+        framing = framing_of(service)
+        framing.prepare(
+            writes={service.topic_notices: "Notice", service.topic_dlq: "DeadLetter"},
+            reads=(service.topic_recommendations, service.topic_notices),
+        )
+        reader = NoticeReader(self._properties, topic=service.topic_notices, framing=framing, index=index)
+        reading = Reading(
+            self._properties,
+            group=settings.notify_group,
+            topic=service.topic_recommendations,
+            session_timeout_s=service.session_timeout_s,
+            dropped=lambda gone: notifier.drop(gone),  # noqa: PLW0108 - the notifier needs the reading, and comes after it
+        )
+        desk = Desk(settings, contacts=self._contacts, templates=self._templates)
+        handing_over = HandingOver(
+            service,
+            desk=desk,
+            transports=self._transports,
+            index=index,
+            delivery=KafkaDelivery(self._properties, delivery_timeout_s=service.delivery_timeout_s),
+            framing=framing,
+            prove=reading.prove,
+            now_ms=_now_ms,
+        )
+        notifier = Notifier(
+            settings,
+            handing_over=handing_over,
+            index=index,
+            framing=framing,
+            counters=self._counters,
+            settled=reading.settled,
+            patience=lambda partition: self._patience(reading, partition),
+        )
+        self._serve(reading, reader, notifier, index)
+
+    def _serve(self, reading: Reading, reader: NoticeReader, notifier: Notifier, index: NoticeIndex) -> None:
+        log.info("notify.starting", extra={"software_version": SOFTWARE_VERSION, "locales": self._templates.locales})
+        health = served(
+            self._settings.notify_metrics_port,
+            counters=self._counters,
+            vitals=self._vitals,
+            not_ready=lambda: self._not_ready(reading),
+        )
+        group, topic = self._settings.notify_group, self._service.topic_recommendations
+        with self._signals(), health, LagWatch(kafka_properties(self._service), group=group, topic=topic) as lag:
+            self._counters.follow("consumer_lag_records", lag.by_partition)
+            try:
+                self._loop(reading, reader, notifier, index)
+            finally:
+                reading.close()
+                log.info("notify.stopped", extra=self._counters.read())
+
+    def _loop(self, reading: Reading, reader: NoticeReader, notifier: Notifier, index: NoticeIndex) -> None:
+        committed_s = told_s = time.monotonic()
+        while not self._stop:
+            self._vitals.expect("the notifier's loop", within_s=STALLED_AFTER_S)
+            try:
+                wait_s = min(POLL_S, notifier.take_due())
+                if notifier.full:
+                    reading.keep_alive(wait_s)
+                else:
+                    self._one(reading, reader, notifier, index, wait_s)
+            except Abandoned:  # a stop, or the partition went away: it is read again by who has it
+                log.info("notice.abandoned")
+            now_s = time.monotonic()
+            if now_s - committed_s >= self._service.commit_interval_s:
+                committed_s = now_s
+                self._commit(reading)
+            if self._service.log_totals_every_s and now_s - told_s >= self._service.log_totals_every_s:
+                told_s = now_s
+                log.info("notify.totals", extra=self._counters.read())
+        self._commit(reading)
+
+    def _one(
+        self, reading: Reading, reader: NoticeReader, notifier: Notifier, index: NoticeIndex, wait_s: float
+    ) -> None:
+        """Take one record, after the index knows all that was sent before its partition came to us."""
+        record = reading.next(wait_s)
+        while reading.newly_assigned:
+            reading.newly_assigned = False
+            self._caught_up = False
+            self._catch_up(reading, reader)
+            self._counters.set("notices_known", index.count)
+            self._caught_up = True
+            log.info("notify.caught_up", extra={"partitions": sorted(reading.owned), "known": index.count})
+        if record is not None and reading.is_ours(record):
+            notifier.take(record)
+
+    def _catch_up(self, reading: Reading, reader: NoticeReader) -> None:
+        patience = self._patience(reading, None)
+        while True:
+            try:
+                count = reader.catch_up(lambda: self._alive(reading))
+            except DependencyError as away:
+                patience.pause(away)
+            else:
+                log.info("notify.notices_read", extra={"count": count})
+                return
+
+    def _alive(self, reading: Reading) -> None:
+        """Between the pieces of a long reading: stay in the group, and notice a stop. Raises: Abandoned."""
+        self._vitals.expect("the notifier's loop", within_s=STALLED_AFTER_S)
+        reading.keep_alive(0)
+        if self._stop:
+            raise Abandoned
+
+    def _commit(self, reading: Reading) -> None:
+        try:
+            reading.commit()
+        except NotOurs:  # the next poll brings the news
+            pass
+        except KafkaUnavailable as away:  # tried again in a moment; sending needs proof, and so waits
+            log.warning("notify.not_committed", extra={"why": str(away)})
+
+    def _patience(self, reading: Reading, partition: int | None) -> Patience:
+        """The waiting for one record: it goes on polling, and ends when the partition is no longer ours."""
+
+        def told(error: DependencyError, waited_s: float) -> None:
+            self._counters.add("notify_outage_pauses_total")
+            self._waiting_out = str(error)
+            log.warning("notify.outage", extra={"why": str(error), "kind": type(error).__name__, "waited_s": waited_s})
+
+        def sleep(seconds: float) -> None:
+            self._vitals.expect("the notifier's loop", within_s=STALLED_AFTER_S)
+            began_s = time.monotonic()
+            reading.keep_alive(seconds)
+            time.sleep(max(0.0, seconds - (time.monotonic() - began_s)))
+
+        self._waiting_out = ""
+        called_off = CalledOff(lambda: self._stop, self._service.drain_s)  # what went out is recorded before a stop
+        return Patience(
+            total_s=self._service.outage_max_s,
+            pause_max_s=self._service.retry_delay_max_s,
+            abandoned=lambda: called_off() or (partition is not None and partition not in reading.owned),
+            told=told,
+            sleep=sleep,
+        )
+
+    def _not_ready(self, reading: Reading) -> list[str]:
+        why = [] if reading.owned else ["no partition is assigned"]
+        if not self._caught_up:
+            why.append("what was sent is still being read")
+        return [*why, *([self._waiting_out] if self._waiting_out else [])]
+
+    def _partitions(self, wait_s: float) -> int:
+        topic = self._service.topic_recommendations
+        found = TopicKeeper(self._properties, timeout_s=wait_s).partitions().get(topic)
+        if found is None:
+            msg = f"there is no topic {topic}; create it with `coach topics apply`"
+            raise ConfigurationError(msg)
+        return found
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Stop in good order at SIGTERM and SIGINT."""
+
+        def stop(number: int, _frame: FrameType | None) -> None:
+            log.info("notify.stopping", extra={"signal": number})
+            self._stop = True
+
+        before = {one: signal.signal(one, stop) for one in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for one, handler in before.items():
+                signal.signal(one, handler)
+
+
+def transports_of(settings: NotifySettings) -> dict[Channel, Transport]:
+    """Make the ways that are on; print always is. Raises: DiskUnavailable."""
+    made: Mapping[Channel, Callable[[], Transport]] = {
+        "email": lambda: Mail(settings),
+        "webhook": lambda: Webhook(settings),
+        "files": lambda: Files(settings.notify_files),
+    }
+    ways: dict[Channel, Transport] = {"print": Outbox(settings.notify_outbox)}
+    return ways | {channel: made[channel]() for channel in settings.channels}
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,246 @@
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream.errors import ConfigurationError, ContactRefused, ContactsUnavailable
+from stream.notify.contact import Contact, NoContacts, address_hmac, read_contact
+from stream.notify.contact_files import CsvContacts, SqliteContacts
+from stream.notify.contact_lookup import HttpContacts, contacts_of
+from stream.notify.desk import way_of
+from stream.notify.settings import NotifySettings
+from tests.notify.http_desk import HttpDesk, http_desk
+
+HEADING = "subject_ref,channel,address,locale,consent,bounced,name,postal_address\n"
+PAT = "s-1,email,pat@people.example,en,yes,no,Pat Doe,1 Main St|Springfield\n"
+EXPECTED = Contact(
+    channel="email",
+    address="pat@people.example",
+    locale="en",
+    consent=True,
+    bounced=False,
+    name="Pat Doe",
+    postal_address=("1 Main St", "Springfield"),
+)
+AS_JSON = {
+    "channel": "email", "address": "pat@people.example", "locale": "en", "consent": True, "bounced": False,
+    "name": "Pat Doe", "postal_address": "1 Main St\nSpringfield",
+}  # fmt: skip
+
+
+@pytest.fixture
+def desk() -> Iterator[HttpDesk]:
+    """A look-up that answers."""
+    with http_desk() as found:
+        yield found
+        while clients:
+            clients.pop().close()
+
+
+clients: list[HttpContacts] = []
+
+
+def look_up(desk: HttpDesk, **more: Any) -> HttpContacts:
+    usual: dict[str, Any] = {"token": "", "timeout_s": 2, "tries": 3, "sleep": lambda _s: None}
+    made = HttpContacts(desk.look_up, **(usual | more))
+    clients.append(made)
+    return made
+
+
+def sqlite_file(path: Path, *rows: tuple[str, ...]) -> Path:
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute(f"CREATE TABLE IF NOT EXISTS contacts ({HEADING.strip()})")
+        file.executemany("INSERT INTO contacts VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    return path
+
+
+def test_every_source_gives_the_same_contact(tmp_path: Path, desk: HttpDesk) -> None:
+    """Given one applicant in a CSV, in SQLite and behind HTTP, when looked up, then the contact is the same, and an unknown one is None."""
+    csv = tmp_path / "contacts.csv"
+    csv.write_text(HEADING + PAT)
+    table = sqlite_file(tmp_path / "contacts.sqlite", tuple(PAT.strip().split(",")))
+    desk.people["s-1"] = AS_JSON
+    for contacts in (CsvContacts(csv), SqliteContacts(table), look_up(desk)):
+        assert contacts.find("s-1") == EXPECTED
+        assert contacts.find("s-2") is None
+        assert contacts.check()
+
+
+def test_a_changed_csv_is_taken_up_and_a_broken_one_is_not(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Given a CSV that changes, when looked up again, then the new one serves; a broken one is told without its values, and the former serves."""
+    csv = tmp_path / "contacts.csv"
+    csv.write_text(HEADING + PAT)
+    contacts = CsvContacts(csv)
+    csv.write_text(HEADING + PAT.replace("s-1", "s-2"))
+    assert contacts.find("s-1") is None
+    assert contacts.find("s-2") == EXPECTED
+    with caplog.at_level(logging.ERROR):
+        csv.write_text(HEADING + PAT.replace(",yes,", ",hunter2,"))
+        assert contacts.find("s-2") == EXPECTED
+        os.unlink(csv)  # noqa: PTH108 - as a deployment does
+        assert contacts.find("s-2") == EXPECTED
+    told = " ".join(str(record.__dict__.get("why")) for record in caplog.records)
+    assert "line 2: consent must be yes or no" in told
+    assert "cannot be read" in told
+    assert "hunter2" not in told
+
+
+def test_a_changed_table_shows_at_once(tmp_path: Path) -> None:
+    """Given an SQLite file, when a row comes, then the next look-up has it."""
+    table = sqlite_file(tmp_path / "contacts.sqlite")
+    contacts = SqliteContacts(table)
+    assert contacts.find("s-1") is None
+    sqlite_file(table, tuple(PAT.strip().split(",")))
+    assert contacts.find("s-1") == EXPECTED
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("", "line 1: there is no column subject_ref, channel"),
+        ("subject_ref,address\n", "line 1: there is no column channel"),
+        (HEADING + PAT + PAT, "line 3: subject_ref is empty or stands there twice"),
+        (HEADING + "s-1,email\n", "line 2: has another number of fields"),
+        (HEADING + PAT.replace("email", "pigeon"), "line 2: channel must be one of"),
+        (HEADING + PAT.replace("Pat Doe", "Pat\x00Doe"), "line 2|NUL"),
+        (HEADING + PAT.replace("Pat Doe", '"Pat\nBcc: x"'), "name must be one line"),
+        (HEADING + PAT.replace("Pat Doe", "P" * 1_001), "name is longer"),
+        (b"\xff\xfe", "is not UTF-8"),
+    ],
+)
+def test_a_broken_csv_is_refused_at_the_start(tmp_path: Path, content: str | bytes, told: str) -> None:
+    """Given a CSV with a fault, when opened, then the error names file and line, and no value of a person."""
+    csv = tmp_path / "contacts.csv"
+    csv.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(ConfigurationError, match=told) as raised:
+        CsvContacts(csv)
+    assert str(csv) in str(raised.value)
+    assert "people.example" not in str(raised.value)
+
+
+def test_a_file_that_is_no_table_of_contacts_is_refused(tmp_path: Path) -> None:
+    """Given no file, a text, or another table, when opened as SQLite, then the error says what was expected."""
+    other = tmp_path / "other.sqlite"
+    with closing(sqlite3.connect(other)) as file, file:
+        file.execute("CREATE TABLE contacts (subject_ref)")
+    text = tmp_path / "text.sqlite"
+    text.write_text("no database at all, and long enough to see it " * 30)
+    for path, told in ((other, "no column channel"), (text, "a table named contacts"), (tmp_path / "no.db", "no.db")):
+        with pytest.raises(ConfigurationError, match=told):
+            SqliteContacts(path)
+
+
+def test_a_pseudonym_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    """Given two rows of one pseudonym, when looked up, then neither is taken: which of the two would be chance."""
+    row = tuple(PAT.strip().split(","))
+    contacts = SqliteContacts(sqlite_file(tmp_path / "contacts.sqlite", row, row))
+    with pytest.raises(ContactRefused, match="stands twice"):
+        contacts.find("s-1")
+
+
+def test_the_look_up_quotes_the_pseudonym_and_shows_its_token(desk: HttpDesk) -> None:
+    """Given a hostile pseudonym, when looked up, then it is one segment of the path, and the token goes with it."""
+    hostile = "../admin?x=1#y/ü z"
+    desk.people[hostile] = AS_JSON
+    assert look_up(desk, token="t-1").find(hostile) == EXPECTED  # noqa: S106 - made up
+    [asked] = desk.asked
+    assert asked.path == "/people/..%2Fadmin%3Fx%3D1%23y%2F%C3%BC%20z?v=1"
+    assert asked.headers["Authorization"] == "Bearer t-1"
+
+
+def test_the_look_up_tries_again_what_may_heal(desk: HttpDesk) -> None:
+    """Given a look-up that fails at first, when asked, then it is asked again up to its bound; a refusal is not repeated."""
+    desk.people["s-1"] = AS_JSON
+    desk.answers = [503, 429]
+    assert look_up(desk).find("s-1") == EXPECTED
+    desk.answers = [500, 502, 503]
+    with pytest.raises(ContactsUnavailable, match="HTTP status 503"):
+        look_up(desk).find("s-1")
+    desk.asked.clear()
+    for status in (401, 403, 302):
+        desk.answers = [status]
+        with pytest.raises(ContactsUnavailable, match=f"HTTP status {status}"):
+            look_up(desk, token="secret-token").find("s-1")  # noqa: S106 - made up
+    assert len(desk.asked) == 3
+
+
+def test_a_look_up_that_is_away_names_no_person() -> None:
+    """Given nobody at the URL, when asked, then the error names the host and neither pseudonym nor token."""
+    away = HttpContacts("http://127.0.0.1:9/{subject_ref}", token="tok", timeout_s=1, tries=2, sleep=lambda _s: None)  # noqa: S106 - made up
+    with pytest.raises(ContactsUnavailable, match=r"127\.0\.0\.1 does not answer: ConnectError") as raised:
+        away.find("s-secret")
+    assert "s-secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("raw", "told"),
+    [
+        (b"hello", "is no JSON"),
+        (b"[1]", "no JSON object"),
+        (b'{"channel": 3}', "channel must be a text"),
+        (b'{"address": "hunter2@x.example"}', "channel must be one of"),
+        (b'{"channel": "email", "consent": "perhaps"}', "consent must be yes or no"),
+        (b'{"channel": "email", "address": "' + b"x" * 70_000 + b'"}', "longer than 65536 bytes"),
+    ],
+)
+def test_an_unusable_answer_concerns_this_applicant_alone(desk: HttpDesk, raw: bytes, told: str) -> None:
+    """Given an answer that is no contact, when looked up, then this one is refused, to be tried again, without its values."""
+    desk.raw = raw
+    with pytest.raises(ContactRefused, match=told) as raised:
+        look_up(desk).find("s-1")
+    assert raised.value.retryable
+    assert "hunter2" not in str(raised.value)
+
+
+def test_the_settings_choose_the_source(tmp_path: Path, desk: HttpDesk) -> None:
+    """Given a file, a URL or nothing, when the contacts are made, then of that kind."""
+    csv = tmp_path / "c.csv"
+    csv.write_text(HEADING + PAT)
+    table = sqlite_file(tmp_path / "c.db")
+    kinds = {"": NoContacts, str(csv): CsvContacts, str(table): SqliteContacts, desk.look_up: HttpContacts}
+    for where, kind in kinds.items():
+        made = contacts_of(NotifySettings(notify_contacts=where))
+        assert type(made) is kind
+        made.close()
+
+
+@pytest.mark.parametrize(
+    ("changes", "way"),
+    [
+        ({}, ("email", "as_asked")),
+        ({"consent": ""}, ("print", "no_consent")),
+        ({"bounced": "yes"}, ("print", "bounced")),
+        ({"address": ""}, ("print", "no_address")),
+        ({"channel": "print"}, ("print", "as_asked")),
+        ({"channel": "webhook"}, ("print", "channel_off")),
+        ({"channel": "files", "address": ""}, ("files", "as_asked")),
+        ({"channel": "files", "consent": "no"}, ("print", "no_consent")),
+    ],
+)
+def test_a_letter_goes_electronically_only_with_consent(changes: dict[str, str], way: tuple[str, str]) -> None:
+    """Given a contact, when the way is chosen, then electronic only with consent, an address that works, and a channel that is on."""
+    assert way_of(read_contact({**AS_JSON, **changes}), "s-1", ("email", "files")) == way
+
+
+def test_who_is_unknown_gets_a_printed_letter() -> None:
+    """Given no contact or no pseudonym, when the way is chosen, then print, and why."""
+    assert way_of(None, "s-1", ("email",)) == ("print", "unknown_subject")
+    assert way_of(None, None, ("email",)) == ("print", "no_subject_ref")
+
+
+def test_an_address_is_kept_as_a_keyed_hash_at_most() -> None:
+    """Given an address, when hashed, then only with a key, by the key, and alike for one mailbox."""
+    assert address_hmac("", EXPECTED) is None
+    assert address_hmac("k", None) is None
+    one = address_hmac("k", EXPECTED)
+    assert one == address_hmac("k", read_contact({**AS_JSON, "address": "Pat@People.example"}))
+    assert one != address_hmac("other", EXPECTED)
+    assert "pat@" not in repr(EXPECTED)
+    assert "Main" not in repr(EXPECTED)

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import json
+import logging
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from stream.errors import ContactRefused, MailUnavailable
+from stream.notify.contact import Contact
+from stream.notify.transport import Bounced, NotNow
+from stream.runtime.logs import JsonLines
+from tests.notify.answers import recommendations
+from tests.notify.world import World
+
+SECRETS = ("Zebediah", "Quillfeather", "zq@people.example", "77 Marzipan Lane", "s-0secret")
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_name_address_or_value_is_in_log_metric_record_or_error(
+    tmp_path_factory: pytest.TempPathFactory, caplog: pytest.LogCaptureFixture, seed: int
+) -> None:
+    """Given letters that go out, bounce, wait, fail or meet an outage, when all is said and done, then no log line, metric or dead letter's message holds a name, an address or a feature's value, and no notice a name or an address."""
+    weather = random.Random(seed)  # noqa: S311 - no secret
+    caplog.clear()
+    caplog.set_level(logging.DEBUG)
+
+    def trouble(step: str) -> None:
+        if weather.random() < 0.2 and step in ("contacts", "send email", "send print"):
+            raise weather.choice(
+                [MailUnavailable("away"), ZeroDivisionError("zq@people.example")]
+                + [NotNow("451")] * (step != "contacts")
+                + [Bounced("550 5.1.1")] * (step == "send email")
+                + [ContactRefused("unusable")] * (step == "contacts")
+            )
+
+    here = World(folder=tmp_path_factory.mktemp("privacy"), trouble=trouble)
+    contact = Contact(
+        channel=weather.choice(["email", "print", "files"]),
+        address="zq@people.example",
+        consent=weather.random() < 0.7,
+        bounced=weather.random() < 0.2,
+        name="Zebediah Quillfeather",
+        postal_address=("77 Marzipan Lane",),
+    )
+    answers = recommendations(6)
+    here.people = {f"s-{n}": contact for n in range(5)}
+    here.put(*answers)
+    started = here.run()
+    lines = "\n".join(JsonLines().format(record) for record in caplog.records)
+    metrics = started.counters.exposition().decode()
+    messages = json.dumps([one["message"] for one in here.dead])
+    for secret in SECRETS:
+        assert secret not in lines + metrics + messages
+        assert secret not in json.dumps(here.notices)
+    values = {
+        str(value)
+        for one in answers
+        for tier in one["tiers"]
+        for action in tier["actions"]
+        for value in (action["from"], action["to"])
+        if len(str(value)) > 5
+    }
+    assert values
+    assert not [value for value in values if value in lines + metrics + messages]
+
+
+def test_a_notice_has_no_place_for_a_name_or_an_address(tmp_path: Path) -> None:
+    """Given a notice, then its fields are these: whoever adds one for a name or an address meets this test."""
+    here = World(folder=tmp_path)
+    here.put(*recommendations(1))
+    here.run()
+    assert set(here.notices[-1]) == {
+        "notice_id", "decision_id", "subject_ref", "kind", "recommendation_id", "recommendation_sha256", "status",
+        "channel", "channel_why", "locale", "template_version", "subject", "text", "html", "rendered_sha256",
+        "recorded_at", "sent_at", "notice_due_at", "attempts", "reply", "duplicate_possible", "address_hmac", "error",
+        "software_version",
+    }  # fmt: skip
