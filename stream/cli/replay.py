@@ -1,0 +1,191 @@
+"""`coach replay`: historic decisions through the same answer, into topics and files of their own, with a report."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final, Self, cast
+
+import click
+
+from stream.errors import ConfigurationError
+from stream.events import ThresholdScale
+from stream.replay.records import Window, window_of
+from stream.replay.report import is_all_right
+from stream.replay.request import Request
+from stream.replay.run import Finished, run_replay
+from stream.replay.settings import read_replay_settings
+from stream.replay.topic_source import read_offsets
+from stream.replay.verdict import MODES, Mode
+from stream.replay.what_if import Change
+from stream.runtime.settings import read_settings
+
+TERMINAL_EVERY_S: Final = 0.2
+LINE_EVERY_S: Final = 10.0
+RATE_FROM_S: Final = 0.5
+
+EXAMPLE: Final = """\b
+Example:
+  coach replay --run-id spring-check --mode reproduce --input answers.jsonl --bundle bundle \\
+    --no-topics --out report --state report/state"""
+
+
+@click.command(epilog=EXAMPLE, short_help="Answer historic decisions again, apart from the live topics.")
+@click.option("--run-id", required=True, help="Names the run and its topics: 1 to 40 of a-z, 0-9 and hyphen.")
+@click.option(
+    "--mode",
+    type=click.Choice(MODES),
+    default="reproduce",
+    show_default=True,
+    help="reproduce: stored answers again, compared. what-if: decide again otherwise. backfill: answer what has no answer.",
+)
+@click.option("--topic", help="Source: this topic; without any source, audit for reproduce, else decisions.")
+@click.option("--archive", help="Source: the archive at this URI; in backfill: what has an answer already.")
+@click.option(
+    "--input", "file", type=click.Path(path_type=Path), help="Source: JSONL of decisions, answers or audit records."
+)
+@click.option("--answers", type=click.Path(path_type=Path), help="Backfill: JSONL of what has an answer already.")
+@click.option("--from", "from_time", help="RFC 3339 time: only decisions taken then or later.")
+@click.option("--to", "to_time", help="RFC 3339 time: only decisions taken before.")
+@click.option("--offsets", help="PARTITION:FIRST-END,... of the topic; END is excluded.")
+@click.option(
+    "--bundle",
+    "bundles",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    multiple=True,
+    help="Folder of a bundle; more than once.",
+)
+@click.option("--model", help="What-if: the model version to ask instead.")
+@click.option("--threshold", type=float, help="What-if: the threshold for every decision.")
+@click.option("--threshold-scale", type=click.Choice(["probability", "margin"]), help="Its scale; else the bundle's.")
+@click.option("--features", type=click.Path(path_type=Path), help="What-if: this features.toml.")
+@click.option("--policy", type=click.Path(path_type=Path), help="What-if: this policy.toml.")
+@click.option("--no-topics", is_flag=True, help="Write no topics; needs --out.")
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder for report and answers.")
+@click.option(
+    "--state",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The run's own folder; else one in COACH_REPLAY_STATE_DIR.",
+)
+@click.option("--speed", type=float, help="At most so many records a second.")
+@click.option("--kafka-brokers", help="host:port,host:port; else COACH_KAFKA_BROKERS.")
+@click.option("--redis-url", help="redis://, rediss:// or unix://; else COACH_REDIS_URL.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report's counts as one JSON object.")
+@click.pass_context
+def replay(ctx: click.Context, /, *, as_json: bool, **flags: Any) -> None:  # noqa: ANN401 - a value for each option
+    """Answer historic decisions again, by the same code, into topics and files of the run's own.
+
+    \b
+    reproduce  Stored answers (the audit topic, --archive, or --input) are answered
+               again with the bundles that they name, and compared byte for byte.
+    what-if    All decisions are decided again with another --model, --bundle,
+               --threshold, --features or --policy, approved ones too.
+    backfill   Decisions that have no audit record are answered.
+
+    Answers go to TOPIC.replay.RUN_ID, and to --out; nothing can go to the live topics. A run that was interrupted goes
+    on when it is started again with the same --run-id. It ends with report.json and report.html.
+
+    Exit codes: 0 done; 1 something differs, or could not be replayed; 2 the request or a setting is wrong; 3 Kafka,
+    Redis, a bundle or the disk is away.
+    """  # noqa: D301 - a \b of click's, which keeps the lines as they are
+    settings = read_settings(kafka_brokers=flags.pop("kafka_brokers"), redis_url=flags.pop("redis_url"))
+    with Progress() as progress:
+        finished = run_replay(_request(flags), settings, read_replay_settings(), progress=progress)
+    _tell(finished, as_json=as_json)
+    ctx.exit(0 if is_all_right(finished.report) else 1)
+
+
+def _request(flags: dict[str, Any]) -> Request:
+    return Request(
+        run_id=flags["run_id"],
+        mode=cast("Mode", flags["mode"]),
+        topic=flags["topic"],
+        archive=flags["archive"],
+        file=flags["file"],
+        answers=flags["answers"],
+        window=_window(flags["from_time"], flags["to_time"]),
+        offsets=None if flags["offsets"] is None else read_offsets(flags["offsets"]),
+        bundles=flags["bundles"],
+        change=Change(
+            model_version=flags["model"],
+            threshold=flags["threshold"],
+            threshold_scale=cast("ThresholdScale | None", flags["threshold_scale"]),
+            features=_content("--features", flags["features"]),
+            policy=_content("--policy", flags["policy"]),
+        ),
+        to_topics=not flags["no_topics"],
+        out=flags["out"],
+        state=flags["state"],
+        speed=flags["speed"],
+    )
+
+
+def _window(from_time: str | None, to_time: str | None) -> Window:
+    try:
+        return window_of(from_time, to_time)
+    except ValueError as wrong:
+        raise ConfigurationError(str(wrong)) from wrong
+
+
+def _content(flag: str, path: Path | None) -> bytes | None:
+    try:
+        return None if path is None else path.read_bytes()
+    except OSError as error:
+        reason = f"{flag} {path}: cannot be read: {error.strerror or type(error).__name__}"
+        raise ConfigurationError(reason) from error
+
+
+def _tell(finished: Finished, *, as_json: bool) -> None:
+    report = finished.report
+    if as_json:
+        told = {key: report[key] for key in ("run_id", "mode", "records", "outcomes", "answers", "recourse", "errors")}
+        click.echo(json.dumps({**told, "report": str(finished.json_path), "page": str(finished.html_path)}))
+        return
+    counts = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in report["outcomes"].items() if number)
+    click.echo(f"{report['mode']} {report['run_id']}: {report['records']} records: {counts or 'nothing'}")
+    recourse = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in report["recourse"].items() if number)
+    if recourse and report["mode"] == "what-if":
+        click.echo(f"recourse of those still declined: {recourse}")
+    for name, number in report["errors"].items():
+        click.echo(f"not replayed: {number} {name}", err=True)
+    click.echo(f"report: {finished.html_path}")
+
+
+class Progress:
+    """Records done, rate and time left, on standard error: in place on a terminal, a line now and then elsewhere."""
+
+    def __init__(self) -> None:
+        """The clock starts."""
+        self._terminal = sys.stderr.isatty()
+        self._began_s = self._told_s = time.monotonic()
+        self._told = -1
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        return self
+
+    def __exit__(self, *_why: object) -> None:
+        """Leave the line."""
+        if self._terminal:
+            click.echo(err=True)
+
+    def __call__(self, done: int, before: int, total: int) -> None:
+        """Tell, when it is time to."""
+        now_s = time.monotonic()
+        due = now_s - self._told_s >= (TERMINAL_EVERY_S if self._terminal else LINE_EVERY_S)
+        if done == self._told or not (due or done == total):
+            return
+        self._told = done
+        self._told_s = now_s
+        spent_s = now_s - self._began_s
+        rate = (done - before) / spent_s if spent_s >= RATE_FROM_S else 0.0
+        left = f", {_duration((total - done) / rate)} left" if rate and done < total else ""
+        line = f"{done} of {total} records{f', {rate:.0f}/s' if rate else ''}{left}"
+        click.echo(f"\r{line:<60}" if self._terminal else line, err=True, nl=not self._terminal)
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {rest} s"  # noqa: PLR2004 - an hour

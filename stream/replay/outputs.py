@@ -1,0 +1,176 @@
+"""A chunk's verdicts -> records on the run's own topics and lines in its own files, in the worker's order.
+
+Every audit record is acknowledged by the brokers, then every recommendation, then every dead letter; a file comes into
+being whole. Only then is the chunk written down as done, so a kill in between makes equal duplicates and loses nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeAlias
+
+import orjson
+
+from stream.errors import ConfigurationError, DeliveryRefused, PoisonError
+from stream.events import AuditRecord, Recommendation
+from stream.recourse.canonical import canonical_json
+from stream.replay.fence import FencedDelivery, ReplayOutput, ReplayTopic, ReplayTopics
+from stream.replay.records import Raw
+from stream.replay.run_folder import write_whole
+from stream.replay.sources import Chunk
+from stream.replay.verdict import ERROR, Verdict, refused
+from stream.runtime.dead_letters import SOFTWARE_VERSION, dead_letter, dead_letter_without_value
+from stream.runtime.inbound import Inbound
+from stream.runtime.patience import Patience
+from stream.wire.framing import Framing
+
+Judged: TypeAlias = tuple[Raw, Verdict]
+ANSWERS: Final = "answers"
+REFUSED: Final = "refused"
+
+
+class WritesChunks(Protocol):
+    """Where the answers of a chunk go."""
+
+    def write(self, chunk: Chunk, judged: Sequence[Judged]) -> list[Judged]:
+        """Write all of it; give the verdicts back, with those refused whose records a topic does not take.
+
+        Raises: DependencyError, ConfigurationError; then some may be written and some not.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToTopics:
+    """Writes to the topics of a run."""
+
+    delivery: FencedDelivery
+    topics: ReplayTopics
+    framing: Framing
+    outage_max_s: float
+    retry_delay_max_s: float
+
+    def write(self, chunk: Chunk, judged: Sequence[Judged]) -> list[Judged]:  # noqa: ARG002 - topics know no chunks
+        """See `WritesChunks`."""
+        patience = Patience(total_s=self.outage_max_s, pause_max_s=self.retry_delay_max_s)
+        settled = list(judged)
+        for topic, record in ((self.topics.audit, "AuditRecord"), (self.topics.recommendations, "Recommendation")):
+            places = {
+                self._output(topic, record, raw, verdict): place
+                for place, (raw, verdict) in enumerate(settled)
+                if verdict.answer is not None
+            }
+            for one in self.delivery.deliver(list(places), patience):
+                raw, verdict = settled[places[one.output]]
+                error = DeliveryRefused(
+                    f"topic {topic.name} refuses the record of {len(one.output.value)} bytes for good: {one.reason}"
+                )
+                settled[places[one.output]] = raw, refused(verdict.decision_id, error)
+        self._write_dead_letters([(raw, one.error) for raw, one in settled if one.error is not None], patience)
+        return settled
+
+    def _output(self, topic: ReplayTopic, record: str, raw: Raw, verdict: Verdict) -> ReplayOutput:
+        key = str(verdict.decision_id).encode()
+        if record == "AuditRecord":
+            value = self.framing.encode("AuditRecord", audit_record(raw, verdict, topic.run_id), topic=topic.name)
+        else:
+            value = self.framing.encode("Recommendation", recommendation(verdict, topic.run_id), topic=topic.name)
+        return ReplayOutput(topic=topic, key=key, value=value)
+
+    def _write_dead_letters(self, dead: Sequence[tuple[Raw, PoisonError]], patience: Patience) -> None:
+        topic, now_ms = self.topics.dlq, time.time_ns() // 1_000_000
+        letters = {}
+        for raw, error in dead:
+            letter = dead_letter(
+                _inbound(raw), error, topic=topic.name, attempts=1, now_ms=now_ms, framing=self.framing
+            )
+            letters[ReplayOutput(topic=topic, key=letter.key, value=letter.value)] = raw, error
+        shorter = []
+        for unkept in self.delivery.deliver(list(letters), patience):
+            raw, error = letters[unkept.output]
+            letter = dead_letter_without_value(
+                _inbound(raw), error, topic=topic.name, attempts=1, now_ms=now_ms, framing=self.framing
+            )
+            shorter.append(ReplayOutput(topic=topic, key=letter.key, value=letter.value))
+        for lost in self.delivery.deliver(shorter, patience) if shorter else ():
+            reason = (
+                f"topic {topic.name} refuses a dead letter of {len(lost.output.value)} bytes ({lost.reason}); raise "
+                "its max.message.bytes and start this run again with the same --run-id"
+            )
+            raise ConfigurationError(reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToFiles:
+    """Writes a file of answers and one of refusals for each chunk; both sort as the source does."""
+
+    folder: Path
+    run_id: str
+
+    def write(self, chunk: Chunk, judged: Sequence[Judged]) -> list[Judged]:
+        """See `WritesChunks`."""
+        answers = [_answer_line(raw, one, self.run_id) for raw, one in judged if one.answer is not None]
+        refusals = [_refusal_line(raw, one) for raw, one in judged if one.outcome == ERROR]
+        for name, lines in ((ANSWERS, answers), (REFUSED, refusals)):
+            if lines:
+                write_whole(self.folder / name / f"{chunk.name}.jsonl", b"".join(lines))
+        return list(judged)
+
+
+def audit_record(raw: Raw, verdict: Verdict, run_id: str) -> AuditRecord:
+    """The audit record of an answer, marked as a replay's."""
+    if verdict.answer is None or verdict.decision is None:
+        reason = "a verdict without an answer has no audit record"
+        raise ValueError(reason)
+    return {
+        "decision_id": verdict.decision.decision_id,
+        "body": verdict.answer.body,
+        "body_sha256": verdict.answer.body_sha256,
+        "envelope": {
+            "source": raw.source,
+            "software_version": SOFTWARE_VERSION,
+            "traceparent": verdict.decision.traceparent,
+            "replay": True,
+            "run_id": run_id,
+            "seal": None,
+        },
+    }
+
+
+def recommendation(verdict: Verdict, run_id: str) -> Recommendation:
+    """The recommendation of an answer, marked as a replay's."""
+    if verdict.answer is None:
+        reason = "a verdict without an answer has no recommendation"
+        raise ValueError(reason)
+    marked: Recommendation = {**verdict.answer.recommendation, "replay": True, "run_id": run_id}
+    return marked
+
+
+def _answer_line(raw: Raw, verdict: Verdict, run_id: str) -> bytes:
+    line = {
+        "decision_id": verdict.decision_id,
+        "recommendation": recommendation(verdict, run_id),
+        "audit": audit_record(raw, verdict, run_id),
+    }
+    return orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _refusal_line(raw: Raw, verdict: Verdict) -> bytes:
+    error = verdict.error
+    told: dict[str, Any] = {
+        "where": raw.where,
+        "decision_id": verdict.decision_id,
+        "stage": None if error is None else error.stage,
+        "error": None if error is None else error.reason,
+        "message": str(error),
+    }
+    return orjson.dumps(told, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _inbound(raw: Raw) -> Inbound:
+    """The record as a dead letter carries it: byte for byte where it came from a topic, else written down in JSON."""
+    if isinstance(raw.content, dict) and raw.inbound.value is None:
+        return replace(raw.inbound, value=canonical_json(raw.content))
+    return raw.inbound

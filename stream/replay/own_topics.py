@@ -1,0 +1,130 @@
+"""The topics of a run: made when they are not there, and refused when what is on them is not this run's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+
+from stream.errors import ConfigurationError, KafkaUnavailable, PoisonError
+from stream.replay.fence import RUN_HEADER, ReplayTopic, ReplayTopics
+from stream.replay.settings import ReplaySettings
+from stream.replay.topic_source import headers_of
+from stream.runtime.connections import kafka_properties
+from stream.runtime.settings import DEAD_LETTER_MARGIN_BYTES, Settings
+from stream.runtime.topics import DAY_MS, TopicKeeper, TopicSpec
+from stream.wire.clients import groupless_consumer
+from stream.wire.framing import Framing
+
+ANSWER_MAX_S: Final = 10.0
+EDGE_MAX_S: Final = 20.0  # for the first and the last record of one partition to come
+POLL_S: Final = 0.2
+WAIT_MIN_S: Final = 1.0
+
+
+def prepare_topics(
+    settings: Settings, replay: ReplaySettings, topics: ReplayTopics, framing: Framing, *, goes_on: bool
+) -> None:
+    """Make the topics of a run, or check them; `goes_on` is whether the run has begun before.
+
+    Raises: ConfigurationError when one of them holds anything but records of this run, or anything at all at the
+    beginning of a run; KafkaUnavailable.
+    """
+    properties = kafka_properties(settings)
+    keeper = TopicKeeper(properties, timeout_s=max(settings.start_wait_s, WAIT_MIN_S))
+    present = keeper.partitions()
+    for topic in topics.all:
+        if topic.name in present:
+            _check(properties, topic, present[topic.name], framing, goes_on=goes_on)
+    keeper.apply(topic_specs(settings, replay, topics), replication=None, dry_run=False)
+
+
+def topic_specs(settings: Settings, replay: ReplaySettings, topics: ReplayTopics) -> list[TopicSpec]:
+    """What each of them must be. Its dead letters may be audit records, not only decisions."""
+    largest = {
+        topics.audit: settings.audit_bytes_max,
+        topics.recommendations: settings.recommendation_bytes_max,
+        topics.dlq: max(settings.dead_letter_bytes_max, settings.audit_bytes_max + DEAD_LETTER_MARGIN_BYTES),
+    }
+    return [
+        TopicSpec(
+            name=topic.name,
+            partitions=replay.replay_partitions,
+            configuration={
+                "cleanup.policy": "delete",
+                "max.message.bytes": str(bytes_max),
+                "retention.ms": str(replay.replay_retention_days * DAY_MS),
+            },
+        )
+        for topic, bytes_max in largest.items()
+    ]
+
+
+def _check(
+    properties: Mapping[str, Any], topic: ReplayTopic, partitions: int, framing: Framing, *, goes_on: bool
+) -> None:
+    consumer = groupless_consumer(properties)
+    try:
+        for partition in range(partitions):
+            for message in _edges(consumer, topic.name, partition):
+                why = _foreign(message, topic, framing)
+                place = f"--run-id {topic.run_id}: topic {topic.name} holds, at partition {partition} offset {message.offset()},"
+                if why is not None:
+                    reason = f"{place} {why}; a replay writes only where nobody else does: choose another --run-id"
+                    raise ConfigurationError(reason)
+                if not goes_on:
+                    reason = (
+                        f"{place} a record of a run of this id, whose state is not in this --state; give the folder that the run "
+                        "has its state in, or choose another --run-id"
+                    )
+                    raise ConfigurationError(reason)
+    except KafkaException as error:
+        reason = f"topic {topic.name} could not be looked into: {error.args[0].str()}"
+        raise KafkaUnavailable(reason) from error
+    finally:
+        consumer.close()
+
+
+def _edges(consumer: Consumer, topic: str, partition: int) -> Sequence[Message]:
+    """The first and the last record of a partition, none where it is empty."""
+    marks: tuple[int, int] | None = consumer.get_watermark_offsets(
+        TopicPartition(topic, partition), timeout=ANSWER_MAX_S, cached=False
+    )
+    if marks is None:
+        reason = f"the brokers did not say within {ANSWER_MAX_S:g} s what topic {topic} holds"
+        raise KafkaUnavailable(reason)
+    low, high = marks
+    return [_one(consumer, topic, partition, offset) for offset in sorted({low, high - 1}) if low < high]
+
+
+def _one(consumer: Consumer, topic: str, partition: int, offset: int) -> Message:
+    consumer.assign([TopicPartition(topic, partition, offset)])
+    deadline_s = time.monotonic() + EDGE_MAX_S
+    while time.monotonic() < deadline_s:
+        message = consumer.poll(POLL_S)
+        if message is not None and message.error() is None:
+            return message
+    reason = f"topic {topic} partition {partition} did not give its record at {offset} within {EDGE_MAX_S:g} s"
+    raise KafkaUnavailable(reason)
+
+
+def _foreign(message: Message, topic: ReplayTopic, framing: Framing) -> str | None:
+    """Say why a record is not of this run; None when it is."""
+    marks = dict(headers_of(message))
+    named = marks.get(RUN_HEADER)
+    if named is None:
+        return "a record that no replay wrote"
+    if named != topic.run_id.encode():
+        return "a record of another run"
+    try:
+        name, record = framing.decode(bytes(message.value() or b""), topic=topic.name)
+    except PoisonError:
+        return "a record that is not one of ours"
+    if name == "DeadLetter":
+        return None
+    told = record["envelope"] if name == "AuditRecord" else record
+    if told.get("replay") is not True or told.get("run_id") != topic.run_id:
+        return "a record that is not marked as one of this run"
+    return None

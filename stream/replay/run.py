@@ -1,0 +1,290 @@
+"""One run from its start to its report: frozen source, chunk by chunk, each written down when it is done."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from stream.errors import ConfigurationError, KafkaUnavailable
+from stream.models.bundle_shelf import BundleShelf, check_folder
+from stream.models.publishing import read_models
+from stream.replay.answered import answered_in
+from stream.replay.archive_source import ArchivedRecords
+from stream.replay.fence import FencedDelivery, ReplayTopics, replay_topics
+from stream.replay.judging import Backfill, Judge, Judges, Reproduce, WhatIf
+from stream.replay.models import Models, Published, open_given
+from stream.replay.outputs import ANSWERS, REFUSED, Judged, ToFiles, ToTopics, WritesChunks
+from stream.replay.own_topics import prepare_topics
+from stream.replay.records import Raw, Window
+from stream.replay.report import report_bytes, report_of
+from stream.replay.request import Request, check_request, parameters_of
+from stream.replay.run_folder import CHUNKS, Kept, RunFolder, locked, refuse_other_parameters, sweep, write_whole
+from stream.replay.settings import ReplaySettings
+from stream.replay.sources import Chunk, JsonLines, ReadsRecords, Snapshot, chunks_of
+from stream.replay.tally import Tally, merged
+from stream.replay.topic_source import TopicRecords
+from stream.runtime.connections import connect_redis, framing_of, kafka_properties
+from stream.runtime.delivery import KafkaDelivery
+from stream.runtime.settings import Settings
+from stream.wire.framing import Framing
+
+log = logging.getLogger(__name__)
+
+REPORT_JSON: Final = "report.json"
+REPORT_HTML: Final = "report.html"
+REPORT: Final = "report"  # folder of the report within the run's state, where nobody names another
+PACE_STEP_S: Final = 1.0
+
+Progress: TypeAlias = Callable[[int, int, int], None]  # (records done, of them before this start, records in all)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """A run that is done: its report, and where it lies."""
+
+    report: dict[str, Any]
+    json_path: Path
+    html_path: Path
+
+
+def run_replay(
+    request: Request,
+    settings: Settings,
+    replay: ReplaySettings,
+    *,
+    progress: Progress = lambda _done, _before, _total: None,
+) -> Finished:
+    """Do a run, or what is left of it.
+
+    Raises: ConfigurationError when the request, the settings or what is on the run's topics do not allow it;
+    DependencyError when something is away for too long, and CorruptionError: what is finished by then stays so, and
+    starting again with the same run id goes on there.
+    """
+    check_request(request, settings)
+    topics = replay_topics(settings if request.uses_kafka(settings) else Settings(), request.run_id)
+    given = open_given(request.bundles)
+    parameters = parameters_of(request, settings, replay, given, topics)
+    with locked(request.folder(replay), request.run_id) as folder:
+        work = _Work(
+            request=request,
+            settings=settings,
+            replay=replay,
+            folder=folder,
+            topics=topics,
+            framing=framing_of(settings),
+        )
+        kept = work.begin_or_go_on(parameters)
+        models = Models(given, work.published if request.asks_models_topic(settings) else None)
+        tally = work.do(kept, models, progress)
+        return work.report(kept, tally)
+
+
+@dataclass(kw_only=True)
+class _Work:
+    """The parts of one run."""
+
+    request: Request
+    settings: Settings
+    replay: ReplaySettings
+    folder: RunFolder
+    topics: ReplayTopics
+    framing: Framing
+
+    def begin_or_go_on(self, parameters: dict[str, Any]) -> Kept:
+        """Freeze the source and write down what the run is, or make sure that it still is what was written."""
+        for folder in self._folders():
+            sweep(folder)
+        source = self._source()
+        kept = self.folder.kept()
+        goes_on = kept is not None
+        if kept is not None:
+            refuse_other_parameters(kept.parameters, parameters, self.request.run_id)
+            source.check(kept.source)
+        self._prepare_topics(goes_on=goes_on)
+        if kept is None:
+            self._refuse_occupied_out()
+            audit = self._audit_topic()
+            answered = None if audit is None else audit.snapshot()
+            kept = Kept(parameters=parameters, source=source.snapshot(), answered=answered)
+            self.folder.begin(kept)
+        return kept
+
+    def _folders(self) -> list[Path]:
+        out = self.request.out
+        return [
+            self.folder.folder,
+            self.folder.folder / CHUNKS,
+            *([] if out is None else [out, out / ANSWERS, out / REFUSED]),
+        ]
+
+    def _refuse_occupied_out(self) -> None:
+        for name in (ANSWERS, REFUSED):
+            if self.request.out is not None and (self.request.out / name).exists():
+                reason = f"--out {self.request.out}: holds {name} of another run; name another folder"
+                raise ConfigurationError(reason)
+
+    def do(self, kept: Kept, models: Models, progress: Progress) -> Tally:
+        """Judge and write every chunk that is not done yet; add up all results."""
+        chunks = chunks_of(kept.source.ranges, self.replay.replay_chunk_records)
+        left = [chunk for chunk in chunks if not self.folder.finished(chunk)]
+        if left:
+            before = sum(chunk.end - chunk.first for chunk in chunks) - sum(chunk.end - chunk.first for chunk in left)
+            judge = Judge(
+                self._mode(kept, models),
+                framing=self.framing,
+                window=self.request.window,
+                decision_bytes_max=self.settings.decision_bytes_max,
+            )
+            told = _Told(progress, before=before, total=sum(chunk.end - chunk.first for chunk in chunks))
+            self._do_chunks(left, judge, told)
+        return merged(self.folder.tally(chunk) for chunk in chunks)
+
+    def report(self, kept: Kept, tally: Tally) -> Finished:
+        """Write the report, a pure function of what the run began with and its chunks' results."""
+        from stream.replay.page import write_page  # noqa: PLC0415 - its plots take a second to import
+
+        out = self.request.out or self.folder.folder / REPORT
+        report = report_of(kept.parameters, kept.source, tally)
+        paths = out / REPORT_JSON, out / REPORT_HTML
+        write_whole(paths[0], report_bytes(report))
+        write_whole(paths[1], write_page(report))
+        return Finished(report=report, json_path=paths[0], html_path=paths[1])
+
+    def published(self) -> Published:
+        """Read what is published; the shelf opens bundles as a worker does."""
+        check_folder(self.settings.bundle_dir)
+        shelf = BundleShelf(
+            self.settings.bundle_dir,
+            connect_redis(self.settings),
+            models_max=self.settings.models_max,
+            chunk_bytes=self.settings.redis_chunk_bytes,
+        )
+        try:
+            table = read_models(self.settings, self.framing)
+        except KafkaUnavailable as away:
+            reason = f"{away}; it was asked for the models topic, which it is not when bundles are given with --bundle and no topic is used"
+            raise KafkaUnavailable(reason) from away
+        return Published(table=table, shelf=shelf)
+
+    def _do_chunks(self, left: Sequence[Chunk], judge: Judge, told: _Told) -> None:
+        writers, pace = self._writers(), _Pace(self.request.speed)
+        for chunk, raws in self._source().read(left):
+            judged: list[Judged] = []
+            for raw in pace.paced(raws):
+                judged.append((raw, judge.verdict(raw)))
+                told.step()
+            for writer in writers:
+                judged = writer.write(chunk, judged)
+            tally = Tally()
+            for raw, verdict in judged:
+                tally.add(verdict, raw.where)
+            self.folder.finish(chunk, tally)
+            told.finished(chunk)
+
+    def _mode(self, kept: Kept, models: Models) -> Judges:
+        if self.request.mode == "reproduce":
+            return Reproduce(models)
+        if self.request.mode == "what-if":
+            self._check_version(models)
+            return WhatIf(models, self.request.change)
+        return Backfill(models, answered_in(self._answer_sources(kept), self.framing))
+
+    def _check_version(self, models: Models) -> None:
+        version = self.request.change.model_version
+        if version is not None and version not in (known := models.versions()):
+            reason = f"--model {version}: no model of this version is published or given with --bundle; known are {', '.join(sorted(known)) or 'none'}"
+            raise ConfigurationError(reason)
+
+    def _answer_sources(self, kept: Kept) -> Iterator[tuple[ReadsRecords, Snapshot]]:
+        audit = self._audit_topic()
+        if audit is not None and kept.answered is not None:
+            yield audit, kept.answered
+        if self.request.archive is not None:
+            archive = ArchivedRecords(self.request.archive, window=Window(), framing=self.framing)
+            yield archive, archive.snapshot()
+        if self.request.answers is not None:
+            lines = JsonLines(self.request.answers)
+            yield lines, lines.snapshot()
+
+    def _audit_topic(self) -> TopicRecords | None:
+        """The audit topic, where a backfill asks it which decisions have an answer."""
+        if self.request.mode != "backfill" or not self.request.uses_kafka(self.settings):
+            return None
+        return TopicRecords(kafka_properties(self.settings), self.settings.topic_audit, window=Window())
+
+    def _source(self) -> ReadsRecords:
+        topic = self.request.source_topic(self.settings)
+        if topic is not None:
+            return TopicRecords(
+                kafka_properties(self.settings), topic, window=self.request.window, offsets=self.request.offsets
+            )
+        if self.request.file is not None:
+            return JsonLines(self.request.file)
+        return ArchivedRecords(str(self.request.archive), window=self.request.window, framing=self.framing)
+
+    def _prepare_topics(self, *, goes_on: bool) -> None:
+        if self.request.to_topics:
+            own = self.topics
+            self.framing.prepare(
+                writes={
+                    own.audit.name: "AuditRecord",
+                    own.recommendations.name: "Recommendation",
+                    own.dlq.name: "DeadLetter",
+                }
+            )
+            prepare_topics(self.settings, self.replay, self.topics, self.framing, goes_on=goes_on)
+
+    def _writers(self) -> list[WritesChunks]:
+        writers: list[WritesChunks] = []
+        if self.request.to_topics:
+            delivery = KafkaDelivery(
+                kafka_properties(self.settings), delivery_timeout_s=self.settings.delivery_timeout_s
+            )
+            writers.append(
+                ToTopics(
+                    delivery=FencedDelivery(delivery, self.topics),
+                    topics=self.topics,
+                    framing=self.framing,
+                    outage_max_s=self.settings.outage_max_s,
+                    retry_delay_max_s=self.settings.retry_delay_max_s,
+                )
+            )
+        if self.request.out is not None:
+            writers.append(ToFiles(folder=self.request.out, run_id=self.request.run_id))
+        return writers
+
+
+class _Told:
+    """Counts for whoever watches; offsets that hold no record count as done with their chunk."""
+
+    def __init__(self, progress: Progress, *, before: int, total: int) -> None:
+        self._progress, self._before, self._total = progress, before, total
+        self._done = self._at = before
+
+    def step(self) -> None:
+        self._at += 1
+        self._progress(self._at, self._before, self._total)
+
+    def finished(self, chunk: Chunk) -> None:
+        self._done += chunk.end - chunk.first
+        self._at = self._done
+        self._progress(self._at, self._before, self._total)
+
+
+class _Pace:
+    """Holds the replay to so many records a second."""
+
+    def __init__(self, records_per_s: float | None) -> None:
+        self._every_s = 0.0 if records_per_s is None else 1 / records_per_s
+        self._next_s = time.monotonic()
+
+    def paced(self, raws: Sequence[Raw]) -> Iterator[Raw]:
+        for raw in raws:
+            while self._every_s and (early_s := self._next_s - time.monotonic()) > 0:
+                time.sleep(min(early_s, PACE_STEP_S))
+            self._next_s = max(self._next_s, time.monotonic() - PACE_STEP_S) + self._every_s
+            yield raw

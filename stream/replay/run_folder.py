@@ -1,0 +1,206 @@
+"""A run's folder: what it was asked to do, what it began with, and the result of each finished chunk.
+
+    run.json              mode, parameters, and the source as it was at the start
+    chunks/<chunk>.json   what a finished chunk adds to the report
+    lock                  held by the one process that works on the run
+
+Every file comes into being whole. A run that is started again goes on after its last whole chunk.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final
+
+from stream.errors import ConfigurationError, CorruptionError, DiskUnavailable
+from stream.replay.sources import Chunk, Snapshot, snapshot_of
+from stream.replay.tally import Tally, tally_of
+
+FORMAT_VERSION: Final = 1
+RUN: Final = "run.json"
+CHUNKS: Final = "chunks"
+LOCK: Final = "lock"
+DRAFTS: Final = ".*.????????.part"
+VALUE_CHARACTERS_MAX: Final = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What run.json says: the parameters, and the snapshots of all that is read."""
+
+    parameters: Mapping[str, Any]
+    source: Snapshot
+    answered: Snapshot | None  # of the audit topic, where a backfill asks it which decisions have an answer
+
+
+class RunFolder:
+    """The state of one run on disk; to be used within `locked`."""
+
+    def __init__(self, folder: Path) -> None:
+        """`folder` is the run's own."""
+        self.folder = folder
+
+    def kept(self) -> Kept | None:
+        """Give what the run began with; None for a new one.
+
+        Raises: ConfigurationError when the folder holds something else.
+        """
+        try:
+            content = (self.folder / RUN).read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _unusable(self.folder, error) from error
+        try:
+            run = json.loads(content)
+            if run["format_version"] != FORMAT_VERSION:
+                reason = f"{self.folder / RUN} is of another version of coach; finish the run with that, or choose another --run-id"
+                raise ConfigurationError(reason)
+            answered = None if run["answered"] is None else snapshot_of(run["answered"])
+            return Kept(parameters=run["parameters"], source=snapshot_of(run["source"]), answered=answered)
+        except (ValueError, KeyError, TypeError) as error:
+            reason = f"--state {self.folder}: {RUN} in it is not a replay's; name another folder"
+            raise ConfigurationError(reason) from error
+
+    def begin(self, kept: Kept) -> None:
+        """Write down what the run begins with.
+
+        Raises: ConfigurationError when the folder holds anything else already; DiskUnavailable.
+        """
+        others = [one.name for one in self.folder.iterdir() if one.name != LOCK and not one.name.startswith(".")]
+        if others:
+            reason = f"--state {self.folder}: holds {others[0][:VALUE_CHARACTERS_MAX]!r} and no {RUN}; name an empty or new folder"
+            raise ConfigurationError(reason)
+        run = {
+            "format_version": FORMAT_VERSION,
+            "parameters": dict(kept.parameters),
+            "source": kept.source.to_json(),
+            "answered": None if kept.answered is None else kept.answered.to_json(),
+        }
+        write_whole(self.folder / RUN, json.dumps(run, indent=2, sort_keys=True).encode() + b"\n")
+
+    def finished(self, chunk: Chunk) -> bool:
+        """Whether a chunk's result is written down."""
+        return self._path(chunk).is_file()
+
+    def finish(self, chunk: Chunk, tally: Tally) -> None:
+        """Write a chunk's result down. Raises: DiskUnavailable."""
+        result = {"first": chunk.first, "end": chunk.end, "part": chunk.part, "tally": tally.to_json()}
+        write_whole(self._path(chunk), json.dumps(result, sort_keys=True).encode() + b"\n")
+
+    def tally(self, chunk: Chunk) -> Tally:
+        """Read a chunk's result back.
+
+        Raises: CorruptionError when it is not the one that was written.
+        """
+        path = self._path(chunk)
+        try:
+            result = json.loads(path.read_bytes())
+            if (result["part"], result["first"], result["end"]) != (chunk.part, chunk.first, chunk.end):
+                reason = f"{path} is the result of another range; remove it, and start this run again"
+                raise CorruptionError(reason)
+            return tally_of(result["tally"])
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            reason = f"{path} is damaged; remove it, and start this run again"
+            raise CorruptionError(reason) from error
+        except OSError as error:
+            raise _unusable(path, error) from error
+
+    def _path(self, chunk: Chunk) -> Path:
+        return self.folder / CHUNKS / f"{chunk.name}.json"
+
+
+def refuse_other_parameters(before: Mapping[str, Any], now: Mapping[str, Any], run_id: str) -> None:
+    """Make sure that a run goes on as what it began as.
+
+    Raises: ConfigurationError that names each parameter that differs.
+    """
+    differing = [
+        f"{key} was {_shown(before.get(key))} and is {_shown(now.get(key))}"
+        for key in sorted(before.keys() | now.keys())
+        if before.get(key) != now.get(key)
+    ]
+    if differing:
+        reason = (
+            f"--run-id {run_id}: this run began with other parameters: {'; '.join(differing)}; start it as it began, or choose "
+            "another --run-id"
+        )
+        raise ConfigurationError(reason)
+
+
+@contextmanager
+def locked(folder: Path, run_id: str) -> Iterator[RunFolder]:
+    """Hold the run for this process alone; the lock goes with the process, however it ends.
+
+    Raises: ConfigurationError when another process works on it, or the folder cannot be used.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / LOCK).open("a+")
+    except OSError as error:
+        raise _unusable(folder, error) from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            reason = f"--run-id {run_id}: process {_holder(file)} works on this run already; wait for it, or choose another --run-id"
+            raise ConfigurationError(reason) from error
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield RunFolder(folder)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file that is there whole or not at all, after a power cut too.
+
+    Raises: DiskUnavailable.
+    """
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with draft.open("xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+        descriptor = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        reason = f"{path} cannot be written: {error.strerror or type(error).__name__}; start this run again when it can"
+        raise DiskUnavailable(reason) from error
+
+
+def sweep(folder: Path) -> None:
+    """Remove what killed writers left unfinished; whoever holds the run's lock is the only writer."""
+    for draft in folder.glob(DRAFTS):
+        draft.unlink(missing_ok=True)
+
+
+def _holder(file: IO[str]) -> str:
+    with suppress(OSError):
+        file.seek(0)
+        return file.read(20).strip() or "another"
+    return "another"
+
+
+def _shown(value: object) -> str:
+    text = "none" if value is None else str(value)
+    return text if len(text) <= VALUE_CHARACTERS_MAX else f"{text[:VALUE_CHARACTERS_MAX]}..."
+
+
+def _unusable(place: Path, error: OSError) -> ConfigurationError:
+    return ConfigurationError(f"--state {place}: cannot be used: {error.strerror or type(error).__name__}")

@@ -1,0 +1,237 @@
+"""A topic as a source: ranges of offsets that are frozen at the start, read without a consumer group."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar, cast
+
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from stream.errors import ConfigurationError, KafkaUnavailable
+from stream.replay.records import Raw, Window
+from stream.replay.sources import Chunk, Ranges, Snapshot
+from stream.runtime.inbound import Inbound
+from stream.wire.clients import groupless_consumer
+
+ANSWER_MAX_S: Final = 10.0  # for the brokers to say what they hold
+SILENCE_MAX_S: Final = 60.0  # without a record before the end of a range is reached
+MESSAGES_A_CALL: Final = 500
+POLL_S: Final = 0.5
+CLOCKS_MS: Final = 3_600_000  # a record may be stamped by a clock that goes this much after the one that decided
+ONE_RANGE: Final = re.compile(r"(\d{1,9}):(\d{0,19})-(\d{0,19})")
+Answer = TypeVar("Answer")
+
+
+def read_offsets(text: str) -> dict[int, tuple[int | None, int | None]]:
+    """Read PARTITION:FIRST-END,...; an absent FIRST or END is the partition's own. Raises: ConfigurationError."""
+    found: dict[int, tuple[int | None, int | None]] = {}
+    for one in text.split(","):
+        match = ONE_RANGE.fullmatch(one.strip())
+        if match is None or int(match[1]) in found:
+            reason = (
+                f"--offsets {one.strip()[:40]!r}: must be PARTITION:FIRST-END, each partition once, such as "
+                "0:1000-2000,1:500- (END is excluded; without it, all there is)"
+            )
+            raise ConfigurationError(reason)
+        found[int(match[1])] = (int(match[2]) if match[2] else None, int(match[3]) if match[3] else None)
+    return found
+
+
+class TopicRecords:
+    """The records of a topic, by partition and offset."""
+
+    def __init__(
+        self,
+        properties: Mapping[str, Any],
+        topic: str,
+        *,
+        window: Window,
+        offsets: Mapping[int, tuple[int | None, int | None]] | None = None,
+    ) -> None:
+        """A `window` narrows what is read as far as the brokers' timestamps can tell; records are held to it later."""
+        self._topic = topic
+        self._brokers = str(properties.get("bootstrap.servers", ""))
+        self._window = window
+        self._offsets = offsets
+        self._properties = properties
+
+    def snapshot(self) -> Snapshot:
+        """See `ReadsRecords`."""
+        with self._consumer() as consumer:
+            marks = self._marks(consumer)
+            ranges = dict(marks) if self._offsets is None else self._chosen(marks)
+            if self._window.from_ms is not None:
+                ranges = self._from(consumer, ranges, max(0, self._window.from_ms - CLOCKS_MS))
+        records = sum(max(0, end - first) for first, end in ranges.values())
+        return Snapshot(kind="kafka", says={"topic": self._topic}, ranges=ranges, records=records)
+
+    def check(self, kept: Snapshot) -> None:
+        """See `ReadsRecords`."""
+        with self._consumer() as consumer:
+            marks = self._marks(consumer)
+        for part, (_, end) in kept.ranges.items():
+            _, high = marks.get(part, (0, 0))
+            if high < end:
+                reason = (
+                    f"topic {self._topic} partition {part} ends at {high}, and this run began when it ended at {end}: the topic was "
+                    "made anew; choose another --run-id"
+                )
+                raise ConfigurationError(reason)
+
+    def read(self, chunks: Sequence[Chunk]) -> Iterator[tuple[Chunk, list[Raw]]]:
+        """See `ReadsRecords`."""
+        with self._consumer() as consumer:
+            marks = self._marks(consumer)
+            for part in sorted({chunk.part for chunk in chunks}):
+                its_own = [chunk for chunk in chunks if chunk.part == part]
+                low = marks.get(part, (0, 0))[0]
+                if low > its_own[0].first:
+                    reason = (
+                        f"topic {self._topic} partition {part} begins at {low}, and this run still needs it from "
+                        f"{its_own[0].first} on: its retention was quicker; choose another --run-id"
+                    )
+                    raise ConfigurationError(reason)
+                yield from self._chunks(consumer, its_own)
+
+    def _chunks(self, consumer: Consumer, chunks: Sequence[Chunk]) -> Iterator[tuple[Chunk, list[Raw]]]:
+        """Read one partition's chunks; offsets that hold no record (of transactions, or compacted) are passed over."""
+        place = TopicPartition(self._topic, chunks[0].part, chunks[0].first)
+        self._ask(lambda: consumer.assign([place]))
+        ahead: list[Raw] = []
+        end_seen = -1  # where the brokers said that the partition ends, which counts marks of transactions too
+        for chunk in chunks:
+            found = [one for one in ahead if chunk.first <= one.inbound.offset < chunk.end]
+            ahead = [one for one in ahead if one.inbound.offset >= chunk.end]
+            heard_s = time.monotonic()
+            while not ahead and max(self._position(consumer, chunk), end_seen) < chunk.end:
+                polled = self._ask(lambda: consumer.consume(MESSAGES_A_CALL, POLL_S))
+                end_seen = max([end_seen, *map(_end_told, polled)])
+                more = [_raw(one) for one in polled if _holds(one)]
+                found += [one for one in more if chunk.first <= one.inbound.offset < chunk.end]
+                ahead += [one for one in more if one.inbound.offset >= chunk.end]
+                heard_s = time.monotonic() if more else heard_s
+                if time.monotonic() - heard_s > SILENCE_MAX_S:
+                    reason = (
+                        f"topic {self._topic} partition {chunk.part} at {self._brokers} was silent for {SILENCE_MAX_S:g} s before "
+                        f"offset {chunk.end}; start again with the same --run-id to go on"
+                    )
+                    raise KafkaUnavailable(reason)
+            yield chunk, found
+
+    def _position(self, consumer: Consumer, chunk: Chunk) -> int:
+        [place] = self._ask(lambda: consumer.position([TopicPartition(self._topic, chunk.part)]))
+        return int(place.offset)  # below 0 as long as nothing was read
+
+    def _from(self, consumer: Consumer, ranges: Ranges, since_ms: int) -> dict[int, tuple[int, int]]:
+        asked = [TopicPartition(self._topic, part, since_ms) for part in ranges]
+        answers = self._ask(lambda: consumer.offsets_for_times(asked, timeout=ANSWER_MAX_S))
+        begins = {one.partition: one.offset for one in answers}
+        narrowed = {}
+        for part, (first, end) in ranges.items():
+            begin = begins.get(part, OFFSET_END)
+            narrowed[part] = (min(end, max(first, begin)) if begin >= 0 else end, end)
+        return narrowed
+
+    def _chosen(self, marks: Ranges) -> dict[int, tuple[int, int]]:
+        chosen = {}
+        for part, (first, end) in (self._offsets or {}).items():
+            if part not in marks:
+                reason = f"--offsets: topic {self._topic} has no partition {part}"
+                raise ConfigurationError(reason)
+            low, high = marks[part]
+            begin, until = low if first is None else first, high if end is None else end
+            if begin < low or until > high or begin > until:
+                reason = f"--offsets: partition {part} of topic {self._topic} holds {low}-{high}, not {begin}-{until}"
+                raise ConfigurationError(reason)
+            chosen[part] = (begin, until)
+        return chosen
+
+    def _marks(self, consumer: Consumer) -> dict[int, tuple[int, int]]:
+        described = self._ask(lambda: consumer.list_topics(self._topic, timeout=ANSWER_MAX_S)).topics[self._topic]
+        if described.error is not None:
+            reason = f"the brokers at {self._brokers} have no topic {self._topic} to replay: {described.error.str()}"
+            raise ConfigurationError(reason)
+        marks = {}
+        for part in sorted(described.partitions):
+            marks[part] = self._ask(lambda part=part: self._watermarks(consumer, part))  # type: ignore[misc]
+        return marks
+
+    def _watermarks(self, consumer: Consumer, part: int) -> tuple[int, int]:
+        marks: tuple[int, int] | None = consumer.get_watermark_offsets(
+            TopicPartition(self._topic, part), timeout=ANSWER_MAX_S, cached=False
+        )
+        if marks is None:
+            reason = (
+                f"the brokers at {self._brokers} did not say within {ANSWER_MAX_S:g} s what topic {self._topic} holds"
+            )
+            raise KafkaUnavailable(reason)
+        return marks
+
+    def _consumer(self) -> _Closing:
+        return _Closing(groupless_consumer({**self._properties, "enable.partition.eof": True}))
+
+    def _ask(self, question: Callable[[], Answer]) -> Answer:
+        try:
+            return question()
+        except KafkaException as error:
+            first = error.args[0]
+            said = first.str() if isinstance(first, KafkaError) else str(first)
+            reason = f"reading topic {self._topic} from the brokers at {self._brokers} failed: {said}"
+            raise KafkaUnavailable(reason) from error
+
+
+class _Closing:
+    """A consumer that is closed at the end of a block."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+
+    def __enter__(self) -> Consumer:
+        return self._consumer
+
+    def __exit__(self, *_why: object) -> None:
+        self._consumer.close()
+
+
+def _holds(message: Message) -> bool:
+    """Whether this is a record and not word of an error. Raises: KafkaUnavailable for one that will not pass."""
+    error = message.error()
+    if error is None:
+        return True
+    if error.retriable() or error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name for it
+        return False
+    reason = f"reading topic {message.topic()} failed: {error.str()}"
+    raise KafkaUnavailable(reason)
+
+
+def _end_told(message: Message) -> int:
+    """The offset at which the partition ends, where this is word of it; else -1."""
+    error = message.error()
+    is_end = error is not None and error.code() == KafkaError._PARTITION_EOF  # noqa: SLF001 - librdkafka's name for it
+    return int(message.offset() or 0) if is_end else -1
+
+
+def headers_of(message: Message) -> tuple[tuple[str, bytes | None], ...]:
+    """Give a record's headers in their order."""
+    headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
+    return tuple((name, None if value is None else bytes(value)) for name, value in headers)
+
+
+def _raw(message: Message) -> Raw:
+    topic, partition, offset = str(message.topic()), int(message.partition() or 0), int(message.offset() or 0)
+    key, value = message.key(), message.value()
+    stamp = message.timestamp()[1]
+    inbound = Inbound(
+        key=None if key is None else bytes(key),
+        value=None if value is None else bytes(value),
+        headers=headers_of(message),
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        timestamp_ms=stamp if stamp >= 0 else None,
+        first_seen_ms=time.time_ns() // 1_000_000,
+    )
+    content = inbound.value if inbound.value is not None else "the record has no value"
+    return Raw(where=f"{topic}[{partition}]@{offset}", inbound=inbound, content=content)

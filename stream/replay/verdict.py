@@ -1,0 +1,125 @@
+"""What became of one record: the one outcome it is counted under, what differs, and both sides of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from stream.errors import PoisonError
+from stream.events import Decision
+from stream.recourse.answer import Answer
+from stream.recourse.canonical import sha256
+
+Mode: TypeAlias = Literal["reproduce", "what-if", "backfill"]
+MODES: Final[tuple[Mode, ...]] = ("reproduce", "what-if", "backfill")
+
+# Each record falls under exactly one of these.
+ERROR: Final = "error"
+OUTSIDE: Final = "outside_window"
+OF_A_REPLAY: Final = "of_a_replay"
+OUTCOMES: Final[Mapping[Mode, tuple[str, ...]]] = {
+    "reproduce": ("identical", "changed", "other_engine", "altered", ERROR, OUTSIDE, OF_A_REPLAY),
+    "what-if": (
+        "still_approved",
+        "newly_declined",
+        "newly_approved",
+        "still_declined",
+        "approved_otherwise",
+        "declined_otherwise",
+        ERROR,
+        OUTSIDE,
+        OF_A_REPLAY,
+    ),
+    "backfill": ("answered_before", "answered_now", "approved", ERROR, OUTSIDE, OF_A_REPLAY),
+}
+DIFFERENCES: Final = ("changed", "other_engine", "altered", ERROR)  # of reproduce: what makes it exit with 1
+
+Feasibility: TypeAlias = Literal["feasible", "infeasible", "not_model", "unknown"]
+FEASIBILITY: Final[Mapping[str, Feasibility]] = {
+    "ok": "feasible", "no_feasible_recourse": "infeasible", "not_model_decline": "not_model",
+}  # fmt: skip
+OF_THE_DELIVERY: Final = ("replay", "run_id")  # of a recommendation; all else follows from decision and bundle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One side of a comparison. `tiers`: tier, effort, and the features that its actions change."""
+
+    margin: float | None
+    feasibility: Feasibility = "unknown"
+    tiers: tuple[tuple[str, float, tuple[str, ...]], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Verdict:
+    """The outcome of one record. `answer` is what goes out for it, with the decision that it answers."""
+
+    outcome: str
+    decision_id: str | None
+    differs: tuple[str, ...] = ()
+    error: PoisonError | None = None
+    before: Side | None = None
+    after: Side | None = None
+    decision: Decision | None = None
+    answer: Answer | None = None
+    features_left_out: int = 0
+
+
+def refused(decision_id: str | None, error: PoisonError) -> Verdict:
+    """The verdict on a record that cannot be replayed: a dead letter."""
+    return Verdict(outcome=ERROR, decision_id=decision_id, error=error)
+
+
+def side_of(body: Mapping[str, Any]) -> Side:
+    """Take out of an audit body what a report tells of it."""
+    return Side(
+        margin=float(body["margin"]),
+        feasibility=FEASIBILITY.get(str(body["status"]), "unknown"),
+        tiers=tuple((str(one["tier"]), float(one["effort"]), tuple(sorted(one["target"]))) for one in body["tiers"]),
+    )
+
+
+def differing_parts(made: Mapping[str, Any], stored: Mapping[str, Any]) -> tuple[str, ...]:
+    """Name the parts in which two audit bodies differ; tiers each by its name."""
+    found = []
+    for key in sorted(made.keys() | stored.keys()):
+        if key not in made or key not in stored or sha256(made[key]) != sha256(stored[key]):
+            found += _differing_tiers(made, stored) if key == "tiers" else [key]
+    return tuple(found)
+
+
+def _differing_tiers(made: Mapping[str, Any], stored: Mapping[str, Any]) -> list[str]:
+    try:
+        sides = [{one["tier"]: sha256(one) for one in body["tiers"]} for body in (made, stored)]
+    except (KeyError, TypeError):
+        return ["tiers"]
+    return [f"tiers.{name}" for name in ("near", "mid", "far") if sides[0].get(name) != sides[1].get(name)] or ["tiers"]
+
+
+def differing_recommendation(made: Mapping[str, Any], stored: Mapping[str, Any]) -> tuple[str, ...]:
+    """Name the fields in which two recommendations differ, but for those of the delivery."""
+    keys = sorted((made.keys() | stored.keys()) - set(OF_THE_DELIVERY))
+    return tuple(
+        f"recommendation.{key}"
+        for key in keys
+        if key not in made or key not in stored or sha256(made[key]) != sha256(stored[key])
+    )
+
+
+def told_differently(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
+    """Name what a person who is declined both times would be told differently; the margin is not told."""
+    found = ["status"] if before["status"] != after["status"] else []
+    if [one["code"] for one in before["reasons"]] != [one["code"] for one in after["reasons"]]:
+        found.append("reasons")
+    sides = [{one["tier"]: one for one in body["tiers"]} for body in (before, after)]
+    for name in ("near", "mid", "far"):
+        was, is_now = sides[0].get(name), sides[1].get(name)
+        if (was is None) != (is_now is None):
+            found.append(f"{name}: {'found' if was is None else 'lost'}")
+        elif was is not None and is_now is not None:
+            if sha256(was["target"]) != sha256(is_now["target"]):
+                found.append(f"{name}: actions")
+            elif was["effort"] != is_now["effort"]:
+                found.append(f"{name}: effort")
+    return tuple(found)
