@@ -32,6 +32,7 @@ SUBCOMMANDS: Final = {  # in the order in which one meets them
     "recommend": Subcommand("stream.cli.recommend", "Answer the declined rows of a file, offline."),
     "worker": Subcommand("stream.cli.worker", "Answer declined decisions from Kafka as they come."),
     "audit": Subcommand("stream.cli.audit", "Re-check audit records."),
+    "notify": Subcommand("stream.cli.notify", "Send each declined applicant one letter, and record it."),
     "dlq": Subcommand("stream.cli.dlq", "List dead letters, show one, or send them back."),
     "replay": Subcommand("stream.cli.replay", "Answer historic decisions again, and report what differs."),
     "topics": Subcommand("stream.cli.topics", "Create the topics, or check that they are as they must be."),

@@ -20,7 +20,7 @@ FAULTS_SHOWN_MAX: Final = 20
 FAULT_CHARACTERS_MAX: Final = 400
 EXAMPLE: Final = """\b
 Example:
-  coach recommend --bundle my-bundle --input applications.csv --output answers.jsonl"""
+  coach recommend --bundle bundle --input applications.csv --output answers.jsonl"""
 
 
 @click.command(epilog=EXAMPLE, short_help="Answer the declined rows of a file, offline.")
