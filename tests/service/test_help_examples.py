@@ -36,7 +36,9 @@ STAYS: Final = {
     ("notify",): "notify.assigned",
 }
 ENDS_BY_ITSELF: Final = re.compile(r"--(once|until-end|print-config|check|help|dry-run)\b")
-ELSEWHERE: Final = {("demo",): "tests/demo/test_story.py"}  # which runs it with data of one's own
+ELSEWHERE: Final[dict[tuple[str, ...], str]] = {
+    ("demo",): "tests/demo/test_story.py"
+}  # which runs it with data of one's own
 RUN_MAX_S: Final = 100.0
 STAY_MAX_S: Final = 60.0
 FOUND_SOMETHING: Final = {("topics", "apply")}  # may say with exit code 1 that something differs
