@@ -31,7 +31,7 @@ SUBCOMMANDS: Final = {  # in the order in which one meets them
     "model": Subcommand("stream.cli.model", "Publish a bundle to the workers, or list what is published."),
     "recommend": Subcommand("stream.cli.recommend", "Answer the declined rows of a file, offline."),
     "worker": Subcommand("stream.cli.worker", "Answer declined decisions from Kafka as they come."),
-    "audit": Subcommand("stream.cli.audit", "Re-check audit records."),
+    "audit": Subcommand("stream.cli.audit", "Keep audit records in an archive, and re-check them."),
     "notify": Subcommand("stream.cli.notify", "Send each declined applicant one letter, and record it."),
     "dlq": Subcommand("stream.cli.dlq", "List dead letters, show one, or send them back."),
     "replay": Subcommand("stream.cli.replay", "Answer historic decisions again, and report what differs."),
