@@ -102,6 +102,7 @@ class Sink:
                 counters=self.telling.counters,
                 vitals=self.vitals,
                 not_ready=self._not_ready,
+                setting="COACH_SINK_METRICS_PORT",
             ):
                 self._follow(consumer)
         except Abandoned:

@@ -143,6 +143,7 @@ class NotifierProcess:
             counters=self._counters,
             vitals=self._vitals,
             not_ready=lambda: self._not_ready(reading),
+            setting="COACH_NOTIFY_METRICS_PORT",
         )
         group, topic = self._settings.notify_group, self._service.topic_recommendations
         with self._signals(), health, LagWatch(kafka_properties(self._service), group=group, topic=topic) as lag:

@@ -67,11 +67,17 @@ class HealthServer:
     """Serves the three paths from threads of its own."""
 
     def __init__(
-        self, port: int, *, counters: Counters, vitals: Vitals, not_ready: Callable[[], Sequence[str]]
+        self,
+        port: int,
+        *,
+        counters: Counters,
+        vitals: Vitals,
+        not_ready: Callable[[], Sequence[str]],
+        setting: str = "COACH_METRICS_PORT",
     ) -> None:
         """Listen on all addresses; `not_ready` gives the reasons why the process would not work now, none when it would.
 
-        Raises: ConfigurationError when the port is taken.
+        `setting` is what gave the port. Raises: ConfigurationError, which names it, when the port is taken.
         """
 
         def why_not_ready() -> list[str]:
@@ -108,7 +114,7 @@ class HealthServer:
         try:
             self._server = _BoundedServer(("", port), Handler)
         except OSError as taken:
-            reason = f"COACH_METRICS_PORT={port} cannot be listened on: {taken}"
+            reason = f"{setting}={port} cannot be listened on: {taken}; is another process there?"
             raise ConfigurationError(reason) from taken
         counters.follow("ready", lambda: not why_not_ready())
         counters.follow("stalled_loops", lambda: len(vitals.stalled()))
@@ -125,15 +131,22 @@ class HealthServer:
 
 
 @contextmanager
-def served(port: int, *, counters: Counters, vitals: Vitals, not_ready: Callable[[], Sequence[str]]) -> Iterator[None]:
-    """Serve the three paths while the block runs; do nothing for port 0.
+def served(
+    port: int,
+    *,
+    counters: Counters,
+    vitals: Vitals,
+    not_ready: Callable[[], Sequence[str]],
+    setting: str = "COACH_METRICS_PORT",
+) -> Iterator[None]:
+    """Serve the three paths while the block runs; do nothing for port 0. `setting` is what gave the port.
 
-    Raises: ConfigurationError when the port is taken.
+    Raises: ConfigurationError, which names the setting, when the port is taken.
     """
     if not port:
         yield
         return
-    server = HealthServer(port, counters=counters, vitals=vitals, not_ready=not_ready)
+    server = HealthServer(port, counters=counters, vitals=vitals, not_ready=not_ready, setting=setting)
     server.start()
     try:
         yield
