@@ -27,7 +27,7 @@ demo: setup
 	@$(BIN)/coach demo
 
 test: setup
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not nightly"
+	@$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not nightly"
 
 check: lint
 	@$(BIN)/python -m pytest -q -m "not service and not chaos and not judge and not nightly" --cov --cov-report=term:skip-covered

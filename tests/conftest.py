@@ -14,7 +14,7 @@ from tests.service.stack import each_stack, embedded_stack, loud, real_stack_or_
 
 __all__ = ["each_stack", "embedded_stack", "real_stack_or_none", "stack"]
 
-NEEDS_SERVICES = frozenset({"real_stack_or_none", "embedded_stack"})
+NEEDS_SERVICES = frozenset({"stack", "each_stack"})
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 settings.register_profile("here", deadline=None)
@@ -24,13 +24,17 @@ settings.register_profile(  # CI must say the same of the same commit, and has t
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "here")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let one process have all tests of the services, and begin with them: they wait much while the others compute."""
+    """Keep the tests of one file that need services in one process, and begin with them: they wait while others compute.
+
+    The judge, whose tests are the longest, comes next, so that no process is left alone with it at the end.
+    """
     shared = [item for item in items if NEEDS_SERVICES & set(getattr(item, "fixturenames", ()))]
     for item in shared:
-        item.add_marker(pytest.mark.xdist_group("services"))
-    first = set(shared)
-    items[:] = shared + [item for item in items if item not in first]
+        item.add_marker(pytest.mark.xdist_group(item.path.relative_to(REPOSITORY).as_posix()))
+    rank = {item: 2 - (item.get_closest_marker("judge") is not None) for item in items} | dict.fromkeys(shared, 0)
+    items.sort(key=rank.__getitem__)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -15,8 +15,6 @@ from stream.archive.target import Target
 from stream.errors import ConfigurationError, PoisonError
 from stream.wire.framing import Framing, SingleObject
 
-READ_AGAIN_MAX = 5  # of a range that a sink writes anew while it is read
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archived:

@@ -11,13 +11,11 @@ from typing import Any
 import click
 
 from stream.bundle.uris import without_secrets
-from stream.errors import ConfigurationError, RedisUnavailable
-from stream.models.model_table import Publication
-from stream.models.publishing import Request, publish, read_models
-from stream.runtime.connections import connect_redis
-from stream.runtime.settings import Settings, read_settings
-from stream.wire.leaf_cache import holds_bundle, read_pointer
-from stream.wire.serving import Serving, announced
+from stream.errors import ConfigurationError
+from stream.events import ModelPublished
+from stream.models.listing import Listed, Listing, list_models
+from stream.models.publishing import Request, publish
+from stream.runtime.settings import read_settings
 from stream.wire.times import time_ms
 
 MIB = 1 << 20
@@ -84,8 +82,9 @@ def publish_command(
         click.echo(json.dumps({**publication.published, "epoch": publication.epoch}))
         return
     one = publication.published
-    name = f"{one['model_id']}/{one['model_version']}/{one['revision']}"
-    click.echo(f"published {name} (epoch {publication.epoch}), effective from {one['effective_from']}: {reasons[0]}")
+    click.echo(
+        f"published {_name(one)} (epoch {publication.epoch}), effective from {one['effective_from']}: {reasons[0]}"
+    )
 
 
 @model.command(name="list", epilog=LIST_EXAMPLE, short_help="List what is published, and whether Redis holds it.")
@@ -96,59 +95,55 @@ def list_command(*, kafka_brokers: str | None, redis_url: str | None, as_json: b
     """List all publications in the order in which they were made, whether Redis holds their bundles, and who serves them.
 
     `current` marks the one that the model's pointer in Redis names. Of the workers of COACH_GROUP that run now it says how
-    many know a publication, having read `models` that far, and how many have its bundle open.
+    many know a publication, having read `models` that far, and how many have its bundle open; a line for each worker says
+    how far it read and which partitions of the decisions it has.
     """
     settings = read_settings(kafka_brokers=kafka_brokers, redis_url=redis_url)
-    publications = read_models(settings).publications()
-    rows: list[dict[str, Any]] = [
-        {**one.published, "bundle_uri": without_secrets(one.published["bundle_uri"]), "epoch": one.epoch, **state}
-        for one, state in _states(settings, publications)
-    ]
+    listing = list_models(settings)
+    if listing.unknown is not None:
+        click.echo(f"the state of cache and workers is unknown: {listing.unknown}", err=True)
     if as_json:
-        click.echo(json.dumps(rows))
+        click.echo(json.dumps([_row(one, listing) for one in listing.publications]))
         return
-    if not rows:
+    if not listing.publications:
         click.echo("nothing is published")
-    for row in rows:
-        mark = "current" if row["current"] else ""
-        name = f"{row['model_id']}/{row['model_version']}/{row['revision']}"
+    for one in listing.publications:
+        published = one.publication.published
+        mark = "current" if one.current else ""
         click.echo(
-            f"epoch {row['epoch']:<5} {name:<40} from {row['effective_from']}  {row['bundle_sha256'][:12]}  "
-            f"cache: {row['cache']:<7} {_served(row):<34} {mark}".rstrip()
+            f"epoch {one.publication.epoch:<5} {_name(published):<40} from {published['effective_from']}  "
+            f"{published['bundle_sha256'][:12]}  cache: {one.cache:<7} {_served(one, listing):<34} {mark}".rstrip()
+        )
+    for worker in listing.workers or ():
+        partitions = ", ".join(map(str, worker["partitions"])) or "none"
+        click.echo(
+            f"worker {worker['worker']}  {worker['software_version']}  models read to epoch {worker['models_epoch']}, "
+            f"{len(worker['open_bundles'])} bundles open, partitions {partitions}"
         )
 
 
-def _served(row: dict[str, Any]) -> str:
-    workers = row["workers"]
-    if workers is None:
+def _row(one: Listed, listing: Listing) -> dict[str, Any]:
+    published = one.publication.published
+    return {
+        **published,
+        "bundle_uri": without_secrets(published["bundle_uri"]),
+        "epoch": one.publication.epoch,
+        "cache": one.cache,
+        "current": one.current,
+        "known_by": one.known_by,
+        "open_in": one.open_in,
+        "workers": listing.workers,
+    }
+
+
+def _served(one: Listed, listing: Listing) -> str:
+    if listing.workers is None:
         return "workers: unknown"
-    return f"workers: {len(row['known_by'])} of {workers} know it, {len(row['open_in'])} have it open"
+    return f"workers: {len(one.known_by)} of {len(listing.workers)} know it, {len(one.open_in)} have it open"
 
 
-def _states(settings: Settings, publications: list[Publication]) -> Iterator[tuple[Publication, dict[str, Any]]]:
-    """Give each publication with what Redis knows of it; unknown, said once, where Redis is away."""
-    client = connect_redis(settings)
-    workers: list[Serving] = []
-    away = False
-    for one in publications:
-        state: dict[str, Any] = {"cache": "unknown", "current": False, "workers": None, "known_by": [], "open_in": []}
-        if not away:
-            try:
-                workers = workers or announced(client, settings.group)
-                held = holds_bundle(client, one.published["bundle_sha256"])
-                pointer = read_pointer(client, one.published["model_id"])
-                digest = one.published["bundle_sha256"]
-                state = {
-                    "cache": "held" if held else "absent",
-                    "current": pointer is not None and pointer.epoch == one.epoch,
-                    "workers": len(workers),
-                    "known_by": [worker["worker"] for worker in workers if worker["models_epoch"] >= one.epoch],
-                    "open_in": [worker["worker"] for worker in workers if digest in worker["open_bundles"]],
-                }
-            except RedisUnavailable as error:
-                away = True
-                click.echo(f"the cache's state is unknown: {error}", err=True)
-        yield one, state
+def _name(published: ModelPublished) -> str:
+    return f"{published['model_id']}/{published['model_version']}/{published['revision']}"
 
 
 @contextmanager

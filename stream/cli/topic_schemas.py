@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stream.errors import ConfigurationError
-from stream.runtime.connections import connect_registry, topic_records
+from stream.runtime.connections import connect_registry, once_registry_answers, topic_records
 from stream.runtime.settings import Settings
 from stream.runtime.topics import Finding
 from stream.wire.schema_files import RecordName
@@ -13,7 +13,7 @@ def schema_findings(settings: Settings, *, dry_run: bool, asked: bool) -> list[F
     """Bring each topic's subject to what it must be, or only say what differs; nothing without a registry.
 
     `asked`: that there is no registry is then a mistake.
-    Raises: RegistryUnavailable, ConfigurationError.
+    Raises: RegistryUnavailable after `start_wait_s`, ConfigurationError.
     """
     if not settings.schema_registry_url:
         if asked:
@@ -21,7 +21,10 @@ def schema_findings(settings: Settings, *, dry_run: bool, asked: bool) -> list[F
             raise ConfigurationError(reason)
         return []
     apply = settings.schema_registry_register == "auto" and not dry_run
-    return [_finding(settings, topic, record, apply=apply) for topic, record in topic_records(settings).items()]
+    return [
+        once_registry_answers(lambda: _finding(settings, topic, record, apply=apply), settings)  # noqa: B023 - called at once
+        for topic, record in topic_records(settings).items()
+    ]
 
 
 def _finding(settings: Settings, topic: str, record: RecordName, *, apply: bool) -> Finding:

@@ -25,11 +25,12 @@ from stream.errors import ConfigurationError, KafkaUnavailable
 from stream.events import ModelPublished
 from stream.models.model_reader import ModelReader
 from stream.models.model_table import ModelTable, Publication, models_key
-from stream.runtime.connections import connect_redis, framing_of, kafka_properties
+from stream.runtime.connections import connect_redis, framing_of, kafka_properties, once_registry_answers
 from stream.runtime.settings import Settings
 from stream.runtime.topics import TopicKeeper
 from stream.wire.framing import Framing
 from stream.wire.leaf_cache import flip_pointer, publish_bundle
+from stream.wire.schema_files import RecordName
 from stream.wire.times import rfc3339
 
 POLL_S: Final = 0.1
@@ -71,7 +72,8 @@ def publish(
         manifest, bundle_sha256 = read_manifest(folder)
         open_bundle(folder)  # every file is what the manifest says, and this build can use it
         framing = framing_of(settings)
-        framing.prepare(writes={settings.topic_models: "ModelPublished"})
+        writes: dict[str, RecordName] = {settings.topic_models: "ModelPublished"}
+        once_registry_answers(lambda: framing.prepare(writes=writes), settings)
         table = read_models(settings, framing)
         since_ms, why = effective_from(table, manifest, request)
         published = _record(manifest, bundle_sha256, uri, request, since_ms)

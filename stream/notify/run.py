@@ -28,7 +28,7 @@ from stream.notify.template_trial import check_by_trial
 from stream.notify.templates import Templates, read_templates
 from stream.notify.transport import Transport
 from stream.notify.webhook import Webhook
-from stream.runtime.connections import framing_of, kafka_properties
+from stream.runtime.connections import framing_of, kafka_properties, once_registry_answers
 from stream.runtime.counters import Counters
 from stream.runtime.dead_letters import SOFTWARE_VERSION
 from stream.runtime.delivery import KafkaDelivery
@@ -102,9 +102,12 @@ class NotifierProcess:
             timeout_s=wait_s,
         )
         framing = framing_of(service)
-        framing.prepare(
-            writes={service.topic_notices: "Notice", service.topic_dlq: "DeadLetter"},
-            reads=(service.topic_recommendations, service.topic_notices),
+        once_registry_answers(
+            lambda: framing.prepare(
+                writes={service.topic_notices: "Notice", service.topic_dlq: "DeadLetter"},
+                reads=(service.topic_recommendations, service.topic_notices),
+            ),
+            service,
         )
         reader = NoticeReader(self._properties, topic=service.topic_notices, framing=framing, index=index)
         reading = Reading(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import redis
 
+from stream.errors import RegistryUnavailable
 from stream.runtime.logs import librdkafka_log
 from stream.runtime.settings import Settings
 from stream.wire.clients import redis_client
@@ -14,6 +17,9 @@ from stream.wire.schema_files import RecordName
 
 if TYPE_CHECKING:
     from stream.wire.registry_client import Registry
+
+Result = TypeVar("Result")
+REGISTRY_AGAIN_S: Final = 0.5
 
 
 def kafka_properties(settings: Settings) -> dict[str, Any]:
@@ -93,3 +99,19 @@ def topic_records(settings: Settings) -> dict[str, RecordName]:
         settings.topic_dlq: "DeadLetter",
         settings.topic_notices: "Notice",
     }
+
+
+def once_registry_answers(doing: Callable[[], Result], settings: Settings) -> Result:
+    """Do something at a start that asks the schema registry, and again while it is away.
+
+    Raises: RegistryUnavailable after `start_wait_s`; whatever else `doing` raises.
+    """
+    deadline_s = time.monotonic() + settings.start_wait_s
+    while True:
+        try:
+            return doing()
+        except RegistryUnavailable as away:
+            if time.monotonic() >= deadline_s:
+                reason = f"{away}; waited COACH_START_WAIT_S={settings.start_wait_s:g} s"
+                raise RegistryUnavailable(reason) from away
+            time.sleep(REGISTRY_AGAIN_S)

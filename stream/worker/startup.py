@@ -9,7 +9,8 @@ from typing import Final
 
 import redis
 
-from stream.errors import ConfigurationError, DependencyError, RedisUnavailable, RegistryUnavailable
+from stream.errors import ConfigurationError, DependencyError, RedisUnavailable
+from stream.runtime.connections import once_registry_answers
 from stream.runtime.settings import DEAD_LETTER_MARGIN_BYTES, Settings
 from stream.runtime.topics import TopicKeeper
 from stream.wire.clients import reach_redis, redis_address
@@ -74,17 +75,8 @@ def check_registry(framing: Framing, settings: Settings) -> None:
         settings.topic_recommendations: "Recommendation",
         settings.topic_dlq: "DeadLetter",
     }
-    deadline = time.monotonic() + settings.start_wait_s
-    while True:
-        try:
-            framing.prepare(writes=writes, reads=(settings.topic_decisions, settings.topic_models))
-        except RegistryUnavailable as away:
-            if time.monotonic() >= deadline:
-                reason = f"{away}; waited COACH_START_WAIT_S={settings.start_wait_s:g} s"
-                raise RegistryUnavailable(reason) from away
-            time.sleep(AGAIN_S)
-        else:
-            return
+    reads = (settings.topic_decisions, settings.topic_models)
+    once_registry_answers(lambda: framing.prepare(writes=writes, reads=reads), settings)
 
 
 def _limits(keeper: TopicKeeper, names: list[str]) -> dict[str, int]:

@@ -88,20 +88,20 @@ class Child:
             time.sleep(LOOK_AGAIN_S)
         return int(self._ended.read_text())
 
-    def events(self, name: str) -> list[dict[str, Any]]:
-        """The log's lines of one event."""
+    def events(self, *names: str) -> list[dict[str, Any]]:
+        """The log's lines of these events."""
         found = []
         for line in self.log.read_text(errors="replace").splitlines():
             with contextlib.suppress(ValueError):
                 found.append(json.loads(line))
-        return [one for one in found if isinstance(one, dict) and one.get("event") == name]
+        return [one for one in found if isinstance(one, dict) and one.get("event") in names]
 
-    def until(self, name: str, *, count: int = 1, timeout_s: float = 60.0) -> list[dict[str, Any]]:
-        """Wait for an event of the log."""
+    def until(self, *names: str, count: int = 1, timeout_s: float = 60.0) -> list[dict[str, Any]]:
+        """Wait for so many of these events in the log."""
         deadline = time.monotonic() + timeout_s
-        while len(found := self.events(name)) < count:
+        while len(found := self.events(*names)) < count:
             assert self.alive, f"it ended: {self.log.read_text()[-2000:]}"
-            assert time.monotonic() < deadline, f"no {name}: {self.log.read_text()[-2000:]}"
+            assert time.monotonic() < deadline, f"no {names}: {self.log.read_text()[-2000:]}"
             time.sleep(LOOK_AGAIN_S)
         return found
 

@@ -1,0 +1,67 @@
+"""What is published, whether the cache holds it, and which workers serve it: what `coach model list` shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from stream.errors import RedisUnavailable
+from stream.models.model_table import Publication
+from stream.models.publishing import read_models
+from stream.runtime.connections import connect_redis
+from stream.runtime.settings import Settings
+from stream.wire.leaf_cache import holds_bundle, read_pointer
+from stream.wire.serving import Serving, announced
+
+CacheState: TypeAlias = Literal["held", "absent", "unknown"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """One publication. `known_by` and `open_in` are names of workers; `current`: the model's pointer in Redis names it."""
+
+    publication: Publication
+    cache: CacheState = "unknown"
+    current: bool = False
+    known_by: tuple[str, ...] = ()
+    open_in: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """All publications in the order in which they were made, and the workers of the group that run now.
+
+    `unknown` says why Redis could not be asked; then what only Redis knows is missing, and `workers` is None.
+    """
+
+    publications: tuple[Listed, ...]
+    workers: tuple[Serving, ...] | None
+    unknown: str | None = None
+
+
+def list_models(settings: Settings) -> Listing:
+    """Read the models topic, and ask Redis about each publication.
+
+    Raises: KafkaUnavailable; ConfigurationError when there is no topic of models.
+    """
+    publications = read_models(settings).publications()
+    client = connect_redis(settings)
+    try:
+        workers = tuple(announced(client, settings.group))
+        pointers = {one: read_pointer(client, one) for one in {each.published["model_id"] for each in publications}}
+        listed = []
+        for one in publications:
+            digest, pointer = one.published["bundle_sha256"], pointers[one.published["model_id"]]
+            listed.append(
+                Listed(
+                    publication=one,
+                    cache="held" if holds_bundle(client, digest) else "absent",
+                    current=pointer is not None and pointer.epoch == one.epoch,
+                    known_by=tuple(each["worker"] for each in workers if each["models_epoch"] >= one.epoch),
+                    open_in=tuple(each["worker"] for each in workers if digest in each["open_bundles"]),
+                )
+            )
+    except RedisUnavailable as away:
+        bare = tuple(Listed(publication=one) for one in publications)
+        return Listing(publications=bare, workers=None, unknown=str(away))
+    return Listing(publications=tuple(listed), workers=workers)
