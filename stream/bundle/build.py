@@ -61,6 +61,7 @@ class Built:
     bundle_sha256: str
     probe: ProbeReport
     ignored_columns: tuple[str, ...]
+    unlabelled: tuple[str, ...]  # features that a letter would call by their column's name
     rank: PoolRank | None
 
 
@@ -146,6 +147,7 @@ def build_bundle(  # noqa: PLR0913 - one keyword per flag of `coach bundle build
         bundle_sha256=digest_of(content),
         probe=report,
         ignored_columns=pool.ignored,
+        unlabelled=tuple(rule.name for rule in rules.rules if rule.label == rule.name),
         rank=None if target_column is None else rank_pool(target_column, pool.target, margins_of(forest, pool.rows)),
     )
 

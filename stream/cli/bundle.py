@@ -200,6 +200,7 @@ def _built_for_machines(built: Built) -> dict[str, Any]:
         "bundle_sha256": built.bundle_sha256,
         "manifest": built.manifest,
         "ignored_columns": list(built.ignored_columns),
+        "unlabelled": list(built.unlabelled),
         "probe": {
             "rows": report.rows,
             "pool_rows": report.pool_rows,
@@ -230,6 +231,8 @@ def _built_for_people(built: Built) -> list[str]:
         lines += _rank(built.rank)
     if built.ignored_columns:
         lines.append(_fact("not used", f"the pool's columns {', '.join(built.ignored_columns)}"))
+    if built.unlabelled:
+        lines.append(_fact("no label", f"{', '.join(built.unlabelled)}: letters will call them so; give each a label"))
     return lines
 
 

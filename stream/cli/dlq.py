@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 import re
@@ -18,7 +19,7 @@ from stream.dlq.letters import Choice, Kept, chosen, dead_letters
 from stream.dlq.originals import Originals
 from stream.dlq.receipts import Receipts
 from stream.dlq.redrive import Account, Redrive, check_source, send_back
-from stream.errors import ConfigurationError, RedisUnavailable, shown
+from stream.errors import ConfigurationError, RedisUnavailable, poison_kinds, shown
 from stream.events import DeadLetter
 from stream.runtime.connections import connect_redis, framing_of, kafka_properties
 from stream.runtime.dead_letters import MESSAGE_CHARACTERS_MAX
@@ -54,7 +55,8 @@ def _narrowing(command: Command) -> Command:
     options = [
         click.option("--reason", "reasons", multiple=True, help="Only this reason, such as ModelNotPublished."),
         click.option("--stage", help="Only letters of this stage, such as decode, resolve or notify."),
-        click.option("--key", help="Only letters of this key, the decision_id."),
+        click.option("--key", help="Only letters of records with this key."),
+        click.option("--decision", help="Only letters of the decision with this decision_id."),
         click.option("--source", help="Only letters of records that came from this topic."),
         click.option("--since", help="Only letters last seen at or after this RFC 3339 time."),
         click.option("--until", help="Only letters last seen before this RFC 3339 time."),
@@ -123,7 +125,7 @@ def show(*, place: str, with_value: bool, topic: str | None, kafka_brokers: str 
             if isinstance(one.letter, str):
                 msg = f"{topic} at {place} {one.letter}"
                 raise ConfigurationError(msg)
-            letter: dict[str, Any] = {"at": one.place, **one.letter}
+            letter: dict[str, Any] = {"at": one.place, "decision_id": one.decision_id, **one.letter}
             if not with_value:
                 letter |= {"value": _sized(one.letter["value"]), "headers": [h["key"] for h in one.letter["headers"]]}
             click.echo(json.dumps(letter, indent=2, default=as_text))
@@ -229,15 +231,27 @@ def _chosen(
     settings = read_settings(kafka_brokers=narrowing["kafka_brokers"], redis_url=narrowing["redis_url"])
     choice = Choice(
         places=frozenset(map(_place, places)),
-        reasons=frozenset(narrowing["reasons"]),
+        reasons=_reasons(narrowing["reasons"]),
         stage=narrowing["stage"],
         key=None if narrowing["key"] is None else narrowing["key"].encode(),
+        decision_id=narrowing["decision"],
         topic=narrowing["source"],
         since_ms=_time("--since", narrowing["since"]),
         until_ms=_time("--until", narrowing["until"]),
         retryable_only=retryable_only,
     )
     return settings, narrowing["topic"] or settings.topic_dlq, choice
+
+
+def _reasons(given: Iterable[str]) -> frozenset[str]:
+    """A reason that there is not would choose nothing, and look as if all were well."""
+    known = [kind.__name__ for kind in poison_kinds()]
+    for reason in given:
+        if reason not in known:
+            near = difflib.get_close_matches(reason, known, n=1)
+            msg = f"--reason {reason!r}: there is no such reason{f'; did you mean {near[0]}?' if near else ''} `coach dlq list` names them"
+            raise ConfigurationError(msg)
+    return frozenset(given)
 
 
 def _place(text: str) -> str:
@@ -259,14 +273,21 @@ def _time(flag: str, text: str | None) -> int | None:
 def _described(kept: Kept, letter: DeadLetter, sent_back: str | None) -> dict[str, Any]:
     shown = {name: value for name, value in letter.items() if name not in ("value", "headers", "key")}
     key = letter["key"]
-    return {"at": kept.place, "key": None if key is None else as_text(key), **shown, "sent_back": sent_back}
+    return {
+        "at": kept.place,
+        "decision_id": kept.decision_id,
+        "key": None if key is None else as_text(key),
+        **shown,
+        "sent_back": sent_back,
+    }
 
 
 def _line(kept: Kept, letter: DeadLetter, sent_back: str | None) -> str:
     key = "-" if letter["key"] is None else shown(letter["key"].decode(errors="replace"))
+    decision = shown(kept.decision_id) if kept.decision_id else "-"
     state = f"sent back: {sent_back}" if sent_back else "retryable" if letter["retryable"] else ""
     where = f"{shown(letter['topic'])}[{letter['partition']}]@{letter['offset']}"
-    line = f"{kept.place:<12} {letter['last_seen']}  {letter['stage']:<8} {letter['error']:<20} {where}  {key}  {state}"
+    line = f"{kept.place:<12} {letter['last_seen']}  {letter['stage']:<8} {letter['error']:<20} {where}  decision {decision}  key {key}  {state}"
     return f"{line.rstrip()}\n             {shown(letter['message'], MESSAGE_CHARACTERS_MAX)}"
 
 

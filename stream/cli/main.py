@@ -35,7 +35,7 @@ SUBCOMMANDS: Final = {  # in the order in which one meets them
     "notify": Subcommand("stream.cli.notify", "Send each declined applicant one letter, and record it."),
     "dlq": Subcommand("stream.cli.dlq", "List dead letters, show one, or send them back."),
     "replay": Subcommand("stream.cli.replay", "Answer historic decisions again, and report what differs."),
-    "topics": Subcommand("stream.cli.topics", "Create the topics, or check that they are as they must be."),
+    "topics": Subcommand("stream.cli.topics", "Create or check the topics, or print what is on one."),
 }
 
 

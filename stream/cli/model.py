@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from stream.bundle.uris import without_secrets
-from stream.errors import ConfigurationError
+from stream.errors import ConfigurationError, shown
 from stream.events import ModelPublished
 from stream.models.listing import Listed, Listing, list_models
 from stream.models.publishing import Request, publish
@@ -112,7 +112,8 @@ def list_command(*, kafka_brokers: str | None, redis_url: str | None, as_json: b
         mark = "current" if one.current else ""
         click.echo(
             f"epoch {one.publication.epoch:<5} {_name(published):<40} from {published['effective_from']}  "
-            f"{published['bundle_sha256'][:12]}  cache: {one.cache:<7} {_served(one, listing):<34} {mark}".rstrip()
+            f"{published['bundle_sha256'][:12]}  cache: {one.cache:<7} {_served(one, listing):<34} "
+            f"{_approval(published):<24} {mark}".rstrip()
         )
     for worker in listing.workers or ():
         partitions = ", ".join(map(str, worker["partitions"])) or "none"
@@ -140,6 +141,10 @@ def _served(one: Listed, listing: Listing) -> str:
     if listing.workers is None:
         return "workers: unknown"
     return f"workers: {len(one.known_by)} of {len(listing.workers)} know it, {len(one.open_in)} have it open"
+
+
+def _approval(published: ModelPublished) -> str:
+    return f"approved by {shown(published['approved_by'])}" if published["approved_by"] else "approved by nobody named"
 
 
 def _name(published: ModelPublished) -> str:

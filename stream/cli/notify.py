@@ -65,6 +65,9 @@ def notify(
     files where the contact says so and the applicant agreed to it; else they are printed: HTML files in the outbox.
     A decline that the model did not make has no reasons here: it is counted, and the system that made it must tell.
 
+    COACH_NOTIFY_LENDER_NAME and COACH_NOTIFY_LENDER_CONTACT are required: a letter names the creditor and says how to
+    reach it.
+
     Every setting is an environment variable COACH_NOTIFY_* (--print-config lists them), beside those of the service
     for Kafka and topics. The log is one JSON object a line on standard error, without a name, an address or a value.
 
@@ -108,6 +111,9 @@ def check(
     as_json: bool,
 ) -> None:
     """Load templates and contacts, ask the mail server for a sign of life, and print a sample letter. Sends nothing.
+
+    COACH_NOTIFY_LENDER_NAME and COACH_NOTIFY_LENDER_CONTACT, which `coach notify` requires, may be missing here: they are
+    named in the findings, and stand in the sample letter by their names.
 
     Exit codes: 0 all good; 2 a setting, template or contact file is wrong; 3 the mail server or look-up does not answer.
     """

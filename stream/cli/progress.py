@@ -1,10 +1,11 @@
-"""Progress of long work on standard error: a running count on a terminal, a plain line now and then elsewhere."""
+"""Progress of long work on standard error: in place on a terminal, plain lines now and then elsewhere."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
-from typing import Final, TypeVar
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Self, TypeVar
 
 import click
 
@@ -12,6 +13,10 @@ Item = TypeVar("Item")
 
 LINE_EVERY: Final = 1_000
 COUNT_EVERY: Final = 50
+TERMINAL_EVERY_S: Final = 0.2
+LINE_EVERY_S: Final = 10.0
+RATE_FROM_S: Final = 0.5
+WIDTH: Final = 60
 
 
 def counted(items: Iterable[Item], what: str) -> Iterator[Item]:
@@ -19,9 +24,50 @@ def counted(items: Iterable[Item], what: str) -> Iterator[Item]:
     terminal = sys.stderr.isatty()
     for count, item in enumerate(items, start=1):
         yield item
-        if terminal and count % COUNT_EVERY == 0:
-            click.echo(f"\r{count} {what}", err=True, nl=False)
-        elif not terminal and count % LINE_EVERY == 0:
-            click.echo(f"{count} {what}", err=True)
+        if count % (COUNT_EVERY if terminal else LINE_EVERY) == 0:
+            _say(f"{count} {what}", terminal=terminal)
     if terminal:
         click.echo("\r", err=True, nl=False)
+
+
+class Progress:
+    """Work whose length is known: records done, rate and time left. To be used as a block."""
+
+    def __init__(self, *, terminal: bool | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        """The clock, in seconds, starts. `terminal`: whether standard error is one; None: look."""
+        self._terminal = sys.stderr.isatty() if terminal is None else terminal
+        self._clock = clock
+        self._began_s = self._told_s = clock()
+        self._told = -1
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        return self
+
+    def __exit__(self, *_why: object) -> None:
+        """Leave the line."""
+        if self._terminal:
+            click.echo(err=True)
+
+    def __call__(self, done: int, before: int, total: int) -> None:
+        """Tell, when it is time to: `done` of `total` records, of which `before` were done by an earlier start."""
+        now_s = self._clock()
+        due = now_s - self._told_s >= (TERMINAL_EVERY_S if self._terminal else LINE_EVERY_S)
+        if done == self._told or not (due or done == total):
+            return
+        self._told = done
+        self._told_s = now_s
+        spent_s = now_s - self._began_s
+        rate = (done - before) / spent_s if spent_s >= RATE_FROM_S else 0.0
+        left = f", {duration((total - done) / rate)} left" if rate and done < total else ""
+        _say(f"{done} of {total} records{f', {rate:.0f}/s' if rate else ''}{left}", terminal=self._terminal)
+
+
+def duration(seconds: float) -> str:
+    """Say a time as people do."""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {rest} s"  # noqa: PLR2004 - an hour
+
+
+def _say(line: str, *, terminal: bool) -> None:
+    click.echo(f"\r{line:<{WIDTH}}" if terminal else line, err=True, nl=not terminal)

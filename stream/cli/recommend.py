@@ -36,13 +36,15 @@ Example:
 @click.option(
     "--output", type=click.Path(path_type=Path), help="JSONL to write, whole or not; without it, standard output."
 )
+@click.option("--target-column", help="A column with how it turned out, as in training data; passed over.")
 @click.pass_context
-def recommend(ctx: click.Context, bundle: Path, source: Path, output: Path | None) -> None:
+def recommend(ctx: click.Context, bundle: Path, source: Path, output: Path | None, target_column: str | None) -> None:
     """Answer the declined rows of a file, without Kafka or Redis.
 
     Writes a line of JSON per declined row: decision_id, the recommendation, and the audit body with its hash. Rows
     that the model approves have no line. A row is the features by name, or a whole decision; decision_id comes from
-    a column of that name, else it is the row number. An empty cell is a missing value.
+    a column of that name, else it is the row number. An empty cell is a missing value. The columns event_time, subject_ref,
+    outcome, decline_basis, margin, probability, threshold, threshold_scale, product and jurisdiction are the decision's own.
 
     A row that cannot be answered is named on standard error, and the others are answered all the same (exit 1).
     """
@@ -52,6 +54,7 @@ def recommend(ctx: click.Context, bundle: Path, source: Path, output: Path | Non
         model_version=model.identity["model_version"],
         features=model.forest.features,
         words={rule.name: rule.categories for rule in model.rules.rules if rule.categories is not None},
+        passed_over=frozenset() if target_column is None else frozenset({target_column}),
     )
     answered = approved = 0
     faults: list[str] = []

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
-import time
 from pathlib import Path
-from typing import Any, Final, Self, cast
+from typing import Any, Final, cast
 
 import click
 
+from stream.cli.progress import Progress
 from stream.errors import ConfigurationError
 from stream.events import ThresholdScale
 from stream.replay.records import Window, window_of
@@ -21,10 +20,6 @@ from stream.replay.topic_source import read_offsets
 from stream.replay.verdict import MODES, Mode
 from stream.replay.what_if import Change
 from stream.runtime.settings import read_settings
-
-TERMINAL_EVERY_S: Final = 0.2
-LINE_EVERY_S: Final = 10.0
-RATE_FROM_S: Final = 0.5
 
 EXAMPLE: Final = """\b
 Example:
@@ -151,41 +146,3 @@ def _tell(finished: Finished, *, as_json: bool) -> None:
     for name, number in report["errors"].items():
         click.echo(f"not replayed: {number} {name}", err=True)
     click.echo(f"report: {finished.html_path}")
-
-
-class Progress:
-    """Records done, rate and time left, on standard error: in place on a terminal, a line now and then elsewhere."""
-
-    def __init__(self) -> None:
-        """The clock starts."""
-        self._terminal = sys.stderr.isatty()
-        self._began_s = self._told_s = time.monotonic()
-        self._told = -1
-
-    def __enter__(self) -> Self:
-        """Begin."""
-        return self
-
-    def __exit__(self, *_why: object) -> None:
-        """Leave the line."""
-        if self._terminal:
-            click.echo(err=True)
-
-    def __call__(self, done: int, before: int, total: int) -> None:
-        """Tell, when it is time to."""
-        now_s = time.monotonic()
-        due = now_s - self._told_s >= (TERMINAL_EVERY_S if self._terminal else LINE_EVERY_S)
-        if done == self._told or not (due or done == total):
-            return
-        self._told = done
-        self._told_s = now_s
-        spent_s = now_s - self._began_s
-        rate = (done - before) / spent_s if spent_s >= RATE_FROM_S else 0.0
-        left = f", {_duration((total - done) / rate)} left" if rate and done < total else ""
-        line = f"{done} of {total} records{f', {rate:.0f}/s' if rate else ''}{left}"
-        click.echo(f"\r{line:<60}" if self._terminal else line, err=True, nl=not self._terminal)
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {rest} s"  # noqa: PLR2004 - an hour

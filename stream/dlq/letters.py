@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Final, cast
 
-from stream.errors import PoisonError
+from stream.errors import DependencyError, PoisonError
 from stream.events import DeadLetter
 from stream.runtime.dead_letters import REDRIVE_HEADER
+from stream.wire.decisions import json_object
 from stream.wire.framing import Framing
 from stream.wire.times import time_ms
 from stream.wire.topic_scan import scan_topic
+
+JSON_BEGINS: Final = (b"{", b" ", b"\n", b"\t", b"\r")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +24,7 @@ class Kept:
     partition: int
     offset: int
     letter: DeadLetter | str
+    decision_id: str | None = None  # of the record within, where it can be read
 
     @property
     def place(self) -> str:
@@ -36,6 +40,7 @@ class Choice:
     reasons: frozenset[str] = frozenset()
     stage: str | None = None
     key: bytes | None = None
+    decision_id: str | None = None
     topic: str | None = None
     since_ms: int | None = None
     until_ms: int | None = None
@@ -49,6 +54,7 @@ class Choice:
             and (not self.reasons or letter["error"] in self.reasons)
             and self.stage in (None, letter["stage"])
             and self.key in (None, letter["key"])
+            and self.decision_id in (None, kept.decision_id)
             and self.topic in (None, letter["topic"])
             and (self.since_ms is None or seen_ms >= self.since_ms)
             and (self.until_ms is None or seen_ms < self.until_ms)
@@ -67,7 +73,12 @@ def dead_letters(configuration: Mapping[str, Any], topic: str, framing: Framing)
             letter = cast("DeadLetter", record) if name == "DeadLetter" else f"is a {name}, not a dead letter"
         except PoisonError as refused:
             letter = f"cannot be read: {refused}"
-        yield Kept(partition=message.partition() or 0, offset=message.offset() or 0, letter=letter)
+        yield Kept(
+            partition=message.partition() or 0,
+            offset=message.offset() or 0,
+            letter=letter,
+            decision_id=None if isinstance(letter, str) else decision_id_of(letter, framing),
+        )
 
 
 def chosen(found: Iterable[Kept], choice: Choice) -> Iterator[tuple[Kept, DeadLetter]]:
@@ -75,6 +86,19 @@ def chosen(found: Iterable[Kept], choice: Choice) -> Iterator[tuple[Kept, DeadLe
     for kept in found:
         if not isinstance(kept.letter, str) and choice.takes(kept, kept.letter):
             yield kept, kept.letter
+
+
+def decision_id_of(letter: DeadLetter, framing: Framing) -> str | None:
+    """Give the decision_id within a letter's record, where it can be read at all; the key may be another thing."""
+    value = letter["value"]
+    if value is None:
+        return None
+    try:
+        record = json_object(value) if value[:1] in JSON_BEGINS else framing.decode(value, topic=letter["topic"])[1]
+    except (PoisonError, DependencyError):
+        return None
+    found = record.get("decision_id")
+    return found if isinstance(found, str) else None
 
 
 def redrives(letter: DeadLetter) -> int:

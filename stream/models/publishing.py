@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -76,7 +76,7 @@ def publish(
         once_registry_answers(lambda: framing.prepare(writes=writes), settings)
         table = read_models(settings, framing)
         since_ms, why = effective_from(table, manifest, request)
-        published = _record(manifest, bundle_sha256, uri, request, since_ms)
+        published = _record(manifest, bundle_sha256, uri, as_before(table, manifest, request), since_ms)
         _refuse_other_content(table, published)
         tell(why)
         client = connect_redis(settings)
@@ -132,6 +132,23 @@ def effective_from(table: ModelTable, manifest: Manifest, request: Request) -> t
         return BEGINNING_MS, "the first publication of its model version answers every decision that names it"
     now_ms = time.time_ns() // 1_000_000
     return now_ms + LEAD_MS, f"a new revision of a published version, in {LEAD_MS // 1_000} s, when all workers know it"
+
+
+def as_before(table: ModelTable, manifest: Manifest, request: Request) -> Request:
+    """What was said of a revision when it was published before holds on, unless it is said anew.
+
+    The topic keeps the last record of a revision: an approval that it did not repeat would be gone.
+    """
+    key = models_key(manifest["model_id"], manifest["model_version"], manifest["revision"])
+    for one in table.publications():
+        before = one.published
+        if models_key(before["model_id"], before["model_version"], before["revision"]) == key:
+            return replace(
+                request,
+                approved_by=request.approved_by or before["approved_by"],
+                supersedes=request.supersedes or before.get("supersedes"),
+            )
+    return request
 
 
 def _refuse_secrets(uri: str) -> None:

@@ -57,6 +57,7 @@ class FlatRows:
     model_version: str
     features: tuple[str, ...]
     words: Mapping[str, tuple[str, ...]]
+    passed_over: frozenset[str] = frozenset()  # columns that are none of a decision's, whatever their names
 
 
 def read_rows(path: Path, flat: FlatRows) -> Iterator[Row]:
@@ -188,7 +189,8 @@ def _check_columns(names: list[str], path: Path, flat: FlatRows) -> None:
 
 def _row(number: int, fields: Mapping[str, Any], flat: FlatRows) -> Row:
     is_whole = "features" in fields and "features" not in flat.features
-    own = fields if is_whole else {c: fields[c] for c in _OWN_COLUMNS if c in fields and c not in flat.features}
+    foreign = {*flat.features, *flat.passed_over}
+    own = fields if is_whole else {c: fields[c] for c in _OWN_COLUMNS if c in fields and c not in foreign}
     given, outcome = own.get("decision_id"), own.get("outcome")
     name, decided = str(number if given is None else given), outcome is not None
     whole: dict[str, Any] = {"decision_id": name, **{key: _as_json(value) for key, value in own.items()}}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -34,6 +35,18 @@ def test_a_build_says_what_it_made_and_what_it_compared(tmp_path: Path) -> None:
     assert "20 trees" in done.stdout
     assert done.stderr.splitlines()[0] == "reading the model ..."
     assert (tmp_path / "bundle" / MANIFEST).is_file()
+
+
+def test_a_build_names_features_that_letters_would_call_by_their_columns(tmp_path: Path) -> None:
+    """Given features.toml in which all features but one have a label, then that one is named, for people and for machines."""
+    inputs(tmp_path)
+    rules = (tmp_path / "features.toml").read_text("utf-8")
+    names = re.findall(r'^\[+"?([^"\]]+)"?\]', rules, re.MULTILINE)
+    labelled = re.sub(r"^(\[.*\])$", r'\1\nlabel = "What people call it"', rules, flags=re.MULTILINE)
+    (tmp_path / "features.toml").write_text(labelled.replace('\nlabel = "What people call it"', "", 1), "utf-8")
+    assert f"no label      {names[0]}: letters will call them so" in build(tmp_path).stdout
+    shutil.rmtree(tmp_path / "bundle")
+    assert json.loads(build(tmp_path, "--json").stdout)["unlabelled"] == [names[0]]
 
 
 def test_a_build_for_machines_is_one_json_object(tmp_path: Path) -> None:

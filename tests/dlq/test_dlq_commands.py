@@ -62,6 +62,8 @@ def test_what_waited_for_a_version_is_answered_after_one_command(stack: Stack, t
         here.until_done()
         assert len(here.dead_letters()) == len(numbers) + 1
         assert {one["error"] for one in listed(here)} == {"ModelNotPublished", "MalformedRecord"}
+        assert {one["decision_id"] for one in listed(here)} == {None, *(f"toy-{number}" for number in numbers)}
+        assert [one["error"] for one in listed(here, "--decision", f"toy-{numbers[3]}")] == ["ModelNotPublished"]
         assert all("value" not in one and "headers" not in one for one in listed(here))
 
         here.publish(toy)
@@ -135,6 +137,7 @@ def test_a_redrive_stays_within_its_bounds(stack: Stack, tmp_path: Path) -> None
             ("dlq", "redrive", "--at", "everything"),
             ("dlq", "redrive", "--redrive-id", "a name"),
             ("dlq", "redrive", "--since", "yesterday"),
+            ("dlq", "redrive", "--reason", "ModelNotPublishd"),
             ("dlq", "show", "0:999"),
         ):
             code, said = coach(here, *refused)

@@ -64,7 +64,7 @@ def lender(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     booster.save_model(tmp_path / "model.json")
     table = "\n".join(f"{d:g},{s:g},{int(y)}" for d, s, y in zip(durations, savings, favourable, strict=True))
-    (tmp_path / "training.csv").write_text(f"duration,savings,outcome\n{table}\n")
+    (tmp_path / "training.csv").write_text(f"duration,savings,repaid\n{table}\n")
     applications = "\n".join(line.rpartition(",")[0] for line in table.splitlines())
     (tmp_path / "applications.csv").write_text(f"duration,savings\n{applications}\n")
     sample = next(block for block in blocks("toml") if "[savings]" in block)

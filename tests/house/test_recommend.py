@@ -91,6 +91,18 @@ def test_a_failure_midway_leaves_what_was_there(lender: Path, monkeypatch: pytes
     assert not drafts(lender)
 
 
+def test_a_target_column_is_passed_over_whatever_its_name(lender: Path) -> None:
+    """Given rows that carry how they turned out in a column named as a decision's own, when it is named as the target, then the answers are those of rows without it."""
+    table = (lender / "pool.csv").read_text("utf-8").splitlines()
+    rows = [f"{table[0]},outcome", *(f"{line},{number % 2}" for number, line in enumerate(table[1:]))]
+    (lender / "with.csv").write_text("\n".join(rows) + "\n", "utf-8")
+    plain = recommend(lender)
+    named = recommend(lender, "--target-column", "outcome", source="with.csv")
+    assert (plain.exit_code, named.exit_code) == (0, 0)
+    assert plain.stdout_bytes == named.stdout_bytes
+    assert recommend(lender, source="with.csv").exit_code == 1
+
+
 def test_faults_of_rows_are_bounded_and_the_others_are_answered(lender: Path) -> None:
     """Given rows with broken values and hostile ids, then each is told in one short line, and the good rows are answered."""
     header, *rows = (lender / "pool.csv").read_text().splitlines()

@@ -8,7 +8,7 @@ import pytest
 from stream.bundle.manifest import Manifest
 from stream.errors import ConfigurationError
 from stream.models.model_table import ModelTable
-from stream.models.publishing import BEGINNING_MS, LEAD_MS, Request, effective_from, publish
+from stream.models.publishing import BEGINNING_MS, LEAD_MS, Request, as_before, effective_from, publish
 from stream.runtime.settings import Settings
 from stream.wire.times import time_ms
 from tests.models.test_model_table import published
@@ -40,6 +40,18 @@ def test_a_revision_published_again_keeps_its_time() -> None:
     """Given a published revision, when it is published again without a time, then it stays effective from when it was."""
     since_ms, why = effective_from(table(), manifest(1), Request(uri="x"))
     assert (since_ms, "epoch 7" in why) == (time_ms(PUBLISHED_FROM), True)
+
+
+def test_a_revision_published_again_keeps_its_approval() -> None:
+    """Given a published revision that somebody approved, when it is published again without a name, then the name stays, for the topic keeps only the last record; a new name, and another revision, take nothing over."""
+    known = ModelTable()
+    record = published(1, PUBLISHED_FROM, version="1")
+    record |= {"model_id": "m", "approved_by": "Model Risk", "supersedes": "m/1/0"}
+    known.learn(record, 7)
+    again = as_before(known, manifest(1), Request(uri="x"))
+    assert (again.approved_by, again.supersedes) == ("Model Risk", "m/1/0")
+    assert as_before(known, manifest(1), Request(uri="x", approved_by="The board")).approved_by == "The board"
+    assert as_before(known, manifest(2), Request(uri="x")).approved_by is None
 
 
 def test_a_new_revision_changes_nothing_for_decisions_already_taken() -> None:
