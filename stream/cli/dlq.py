@@ -102,7 +102,7 @@ def list_letters(*, as_json: bool, **narrowing: Any) -> None:  # noqa: ANN401 - 
         return
     for (reason, retryable, back), count in sorted(reasons.items()):
         state = "sent back" if back else "retryable" if retryable else "not retryable"
-        click.echo(f"{count:>8,}  {reason} ({state})")
+        click.echo(f"{count:>8,}  {shown(reason)} ({state})")
     if not reasons and not unreadable:
         click.echo(f"no dead letters of this kind on {topic}")
 
@@ -202,7 +202,7 @@ def _tell(account: Account, name: str, *, as_json: bool, dry_run: bool) -> None:
         return
     click.echo(f"{'would send' if dry_run else 'sent'} {account.sent:,} dead letters back ({name})")
     for why, count in sorted(account.left.items()):
-        click.echo(f"left {count:,}: {why}")
+        click.echo(f"left {count:,}: {shown(why, MESSAGE_CHARACTERS_MAX)}")
     for refused in account.refused:
         click.echo(f"refused by its topic: {refused}", err=True)
 
@@ -287,7 +287,7 @@ def _line(kept: Kept, letter: DeadLetter, sent_back: str | None) -> str:
     decision = shown(kept.decision_id) if kept.decision_id else "-"
     state = f"sent back: {sent_back}" if sent_back else "retryable" if letter["retryable"] else ""
     where = f"{shown(letter['topic'])}[{letter['partition']}]@{letter['offset']}"
-    line = f"{kept.place:<12} {letter['last_seen']}  {letter['stage']:<8} {letter['error']:<20} {where}  decision {decision}  key {key}  {state}"
+    line = f"{kept.place:<12} {letter['last_seen']}  {shown(letter['stage']):<8} {shown(letter['error']):<20} {where}  decision {decision}  key {key}  {state}"
     return f"{line.rstrip()}\n             {shown(letter['message'], MESSAGE_CHARACTERS_MAX)}"
 
 

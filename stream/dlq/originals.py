@@ -28,6 +28,7 @@ class Originals:
         """`configuration` is that of a confluent-kafka client."""
         self._configuration = configuration
         self._consumer: Consumer | None = None
+        self._known: dict[str, frozenset[int]] = {}
 
     def value_of(self, letter: DeadLetter) -> bytes:
         """Give the value, byte for byte.
@@ -51,10 +52,19 @@ class Originals:
         if self._consumer is not None:
             self._consumer.close()
 
+    def _partitions(self, topic: str) -> frozenset[int]:
+        """Which partitions a topic has. Raises: KafkaException."""
+        if topic not in self._known and self._consumer is not None:
+            described = self._consumer.list_topics(topic, timeout=ANSWER_MAX_S).topics[topic]
+            self._known[topic] = frozenset(described.partitions)
+        return self._known[topic]
+
     def _read(self, topic: str, partition: int, offset: int) -> bytes | None:
         if self._consumer is None:
             self._consumer = groupless_consumer({**self._configuration, "auto.offset.reset": "error"})
         try:
+            if partition not in self._partitions(topic):
+                return None
             self._consumer.assign([TopicPartition(topic, partition, offset)])
             message = self._consumer.poll(ANSWER_MAX_S)
         except KafkaException as error:

@@ -130,5 +130,5 @@ def _output(letter: DeadLetter, redrive: Redrive, originals: Originals) -> Outpu
             *((one["key"], one["value"]) for one in letter["headers"]),
             (REDRIVE_HEADER, redrive.redrive_id.encode()),
         ),
-        partition=letter["partition"] if letter["partition"] < partitions else None,
+        partition=letter["partition"] if 0 <= letter["partition"] < partitions else None,
     )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 REGISTRY_AGAIN_S: Final = 0.5
+LOOKUP_ANSWERS_MAX: Final = 4
 
 
 def kafka_properties(settings: Settings) -> dict[str, Any]:
@@ -56,7 +57,8 @@ def framing_of(settings: Settings, *, lookup_wait_s: float | None = None) -> Fra
     """Give the framing of records on the topics; it connects on first use.
 
     `lookup_wait_s`: how long reading a record may wait for the registry to tell of its schema; without it, as long as
-    the registry's answer may take. The look-up goes on behind, and a later try finds what it brought.
+    `LOOKUP_ANSWERS_MAX` answers may take: the client bounds the silence within an answer, not the answer. The look-up
+    goes on behind, and a later try finds what it brought.
     """
     if not settings.schema_registry_url:
         return SINGLE_OBJECT
@@ -67,7 +69,9 @@ def framing_of(settings: Settings, *, lookup_wait_s: float | None = None) -> Fra
         connect_registry(settings),
         register=settings.schema_registry_register == "auto",
         records=topic_records(settings),
-        lookup_wait_s=lookup_wait_s,
+        lookup_wait_s=LOOKUP_ANSWERS_MAX * settings.schema_registry_timeout_s
+        if lookup_wait_s is None
+        else lookup_wait_s,
     )
 
 

@@ -16,7 +16,9 @@ A loop that polls need not rest: it says `expect` at each turn. Bounds are gener
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +31,7 @@ from stream.runtime.counters import Counters
 
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 REQUEST_TIMEOUT_S: Final = 5.0  # for a client to say what it wants
-REQUESTS_MAX: Final = 16  # at once; whoever comes then is turned away
+REQUESTS_MAX: Final = 16  # at once
 
 
 class Vitals:
@@ -155,28 +157,37 @@ def served(
 
 
 class _BoundedServer(ThreadingHTTPServer):
-    """Has a bound on how many it answers at once."""
+    """Answers so many at once; whoever comes then takes the place of the one that has been there longest.
+
+    So clients that say nothing, or never end, keep no probe out.
+    """
 
     daemon_threads = True
     request_queue_size = 4 * REQUESTS_MAX  # connections that wait to be taken; past it they would wait for seconds
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         super().__init__(address, handler)
-        self._places = threading.BoundedSemaphore(REQUESTS_MAX)
+        self._lock = threading.Lock()
+        self._live: dict[socket.socket, None] = {}  # in the order in which they came
 
     def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - the base class's signature
-        """Answer in a thread, or turn away."""
-        if self._places.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
+        """Answer in a thread."""
+        with self._lock:
+            if len(self._live) >= REQUESTS_MAX:
+                longest = next(iter(self._live))
+                del self._live[longest]
+                with contextlib.suppress(OSError):
+                    longest.shutdown(socket.SHUT_RDWR)  # its thread then finds nobody there
+            self._live[request] = None
+        super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as above
         """Answer."""
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._places.release()
+            with self._lock:
+                self._live.pop(request, None)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as above
         """A client that went away is nobody's trouble; the base class prints a traceback."""
