@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -11,16 +12,21 @@ import click
 from stream.cli.progress import Progress
 from stream.errors import ConfigurationError
 from stream.events import ThresholdScale
+from stream.replay.nothing import why_nothing
 from stream.replay.records import Window, window_of
 from stream.replay.report import is_all_right
 from stream.replay.request import Request
 from stream.replay.run import Finished, run_replay
 from stream.replay.settings import read_replay_settings
 from stream.replay.topic_source import read_offsets
-from stream.replay.verdict import MODES, Mode
+from stream.replay.verdict import APART, MODES, Mode
 from stream.replay.what_if import Change
+from stream.replay.wording import counting
 from stream.runtime.settings import read_settings
 
+TOLD: Final = (
+    "run_id", "mode", "records", "counted", "conflicts", "outcomes", "answers", "numbers_behind", "recourse", "errors",
+)  # fmt: skip
 EXAMPLE: Final = """\b
 Example:
   coach replay --run-id spring-check --mode reproduce --input answers.jsonl --bundle bundle \\
@@ -135,14 +141,29 @@ def _content(flag: str, path: Path | None) -> bytes | None:
 def _tell(finished: Finished, *, as_json: bool) -> None:
     report = finished.report
     if as_json:
-        told = {key: report[key] for key in ("run_id", "mode", "records", "outcomes", "answers", "recourse", "errors")}
-        click.echo(json.dumps({**told, "report": str(finished.json_path), "page": str(finished.html_path)}))
+        told = {key: report[key] for key in TOLD}
+        paths = {"report": str(finished.json_path), "page": str(finished.html_path)}
+        click.echo(json.dumps({**told, "nothing": why_nothing(report), **paths}))
         return
-    counts = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in report["outcomes"].items() if number)
-    click.echo(f"{report['mode']} {report['run_id']}: {report['records']} records: {counts or 'nothing'}")
-    recourse = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in report["recourse"].items() if number)
-    if recourse and report["mode"] == "what-if":
-        click.echo(f"recourse of those still declined: {recourse}")
+    click.echo(f"{report['mode']} {report['run_id']}: {counting(report)}")
+    if report["conflicts"]:
+        click.echo(f"same id, other content: {report['conflicts']:,} of these, which count as decisions of their own")
+    counts = _counts({name: number for name, number in report["outcomes"].items() if name not in APART})
+    if counts:
+        click.echo(f"outcomes: {counts}")
+    if report["mode"] == "what-if" and report["outcomes"]["still_declined"]:
+        behind = report["numbers_behind"]["of_those_told_the_same"]
+        click.echo(
+            f"those still declined: {_counts(report['answers'])}"
+            + f" (of the same, {behind:,} with other numbers behind it)" * bool(behind)
+        )
+        click.echo(f"recourse of those still declined: {_counts(report['recourse'])}")
     for name, number in report["errors"].items():
         click.echo(f"not replayed: {number} {name}", err=True)
+    if nothing := why_nothing(report):
+        click.echo(nothing, err=True)
     click.echo(f"report: {finished.html_path}")
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in counts.items() if number)

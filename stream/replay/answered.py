@@ -16,12 +16,12 @@ CHUNK_RECORDS = 1_000
 def answered_in(sources: Iterable[tuple[ReadsRecords, Snapshot]], framing: Framing) -> set[bytes]:
     """Collect the digests of all decisions that a stored answer is about; replays' answers do not count.
 
-    About 100 bytes of memory a decision. Raises: ConfigurationError, DependencyError.
+    About 100 bytes of memory a decision. Raises: ConfigurationError, DependencyError, CorruptionError.
     """
     found: set[bytes] = set()
     for source, snapshot in sources:
-        for _, raws in source.read(chunks_of(snapshot.ranges, CHUNK_RECORDS)):
-            for raw in raws:
+        for read in source.read(chunks_of(snapshot.ranges, CHUNK_RECORDS)):
+            for raw in read.raws:
                 try:
                     record = read_raw(raw, framing, decision_bytes_max=0)
                 except PoisonError:

@@ -8,11 +8,14 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import groupby
 from typing import Any, TypeAlias
 
-from stream.archive.read import Archived, read_archive
+from stream.archive.layout import day_in, range_of
+from stream.archive.markers import partitions_in, ranges_in
+from stream.archive.read import Archived, marker_of, opened, read_archive
+from stream.archive.target import Target
 from stream.bundle.uris import without_secrets
 from stream.errors import ConfigurationError
 from stream.replay.records import Raw, Window
-from stream.replay.sources import Chunk, Snapshot
+from stream.replay.sources import Chunk, ReadChunk, Snapshot
 from stream.runtime.inbound import Inbound
 from stream.wire.framing import Framing
 
@@ -21,13 +24,38 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Reads: TypeAlias = Callable[..., Iterator[Archived]]
 
 
+def held_in(uri: str) -> dict[str, Any]:
+    """Say how many records an archive holds, and of which days, by its markers alone.
+
+    Raises: ConfigurationError for what is no archive, ArchiveDamaged, DependencyError.
+    """
+    target = Target(uri)
+    identity = opened(target)
+    records, days = 0, set[str]()
+    for partition in partitions_in(target, identity.topic):
+        for start in ranges_in(target, identity.topic, partition, identity.range_offsets):
+            marker = marker_of(target, range_of(identity.topic, partition, start, identity.range_offsets))
+            if marker is not None:
+                records += marker.rows
+                days |= {str(day) for entry in marker.files if (day := day_in(entry.path)) is not None}
+    return {"records": records, "first": min(days, default=None), "last": max(days, default=None)}
+
+
 class ArchivedRecords:
     """The audit records of an archive; `window` bounds the days that are looked at."""
 
-    def __init__(self, uri: str, *, window: Window, framing: Framing, reads: Reads = read_archive) -> None:
+    def __init__(
+        self,
+        uri: str,
+        *,
+        window: Window,
+        framing: Framing,
+        reads: Reads = read_archive,
+        holds: Callable[[str], dict[str, Any]] = held_in,
+    ) -> None:
         """Nothing is read yet."""
         self._uri = uri
-        self._reads = reads
+        self._reads, self._holds = reads, holds
         self._asked: dict[str, Any] = {
             "framing": framing,
             "since": None if window.from_ms is None else _day(window.from_ms),
@@ -48,12 +76,15 @@ class ArchivedRecords:
             reason = f"--archive {without_secrets(self._uri)}: holds records of several topics ({', '.join(sorted(topics))}); name the folder of one"
             raise ConfigurationError(reason)
         says: dict[str, Any] = {"topic": next(iter(topics), None)}
+        windowed = self._asked["since"] is not None or self._asked["until"] is not None
+        if windowed and not counts and (left_out := self._holds(self._uri))["records"]:
+            says["left_out"] = left_out
         return Snapshot(kind="archive", says=says, ranges=ranges, records=sum(counts.values()))
 
     def check(self, kept: Snapshot) -> None:
         """See `ReadsRecords`: an archive only grows, and what came later lies past the ranges that are kept."""
 
-    def read(self, chunks: Sequence[Chunk]) -> Iterator[tuple[Chunk, list[Raw]]]:
+    def read(self, chunks: Sequence[Chunk]) -> Iterator[ReadChunk]:
         """See `ReadsRecords`."""
         wanted = _by_part(chunks)
         left = list(chunks)
@@ -62,10 +93,10 @@ class ArchivedRecords:
             if first is None:
                 continue
             while left and (left[0].part, left[0].first) != (part, first):  # a chunk in which no record lies
-                yield left.pop(0), []
-            yield left.pop(0), [_raw(one) for one in records]
+                yield ReadChunk(chunk=left.pop(0), raws=())
+            yield ReadChunk(chunk=left.pop(0), raws=[_raw(one) for one in records])
         for chunk in left:
-            yield chunk, []
+            yield ReadChunk(chunk=chunk, raws=())
 
 
 def _by_part(chunks: Sequence[Chunk]) -> dict[int, list[Chunk]]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Container
-from dataclasses import replace
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from stream.errors import MalformedRecord, PoisonError, StreamError, UnexpectedFault
 from stream.events import Decision
@@ -17,16 +18,18 @@ from stream.recourse.model import PublishedModel
 from stream.recourse.record import ENGINE_VERSION, decision_by_value
 from stream.replay.models import Models
 from stream.replay.records import Raw, Record, Stored, Window, decided_at_ms, read_raw
+from stream.replay.repeats import Seen, keys_of
+from stream.replay.told import Body, Told, Words, behind_differently, told_differently, told_of, words_of
 from stream.replay.verdict import (
     OF_A_REPLAY,
     OUTSIDE,
+    REPEAT,
     Side,
     Verdict,
     differing_parts,
     differing_recommendation,
     refused,
     side_of,
-    told_differently,
 )
 from stream.replay.what_if import Change, ChangedModels, asked_of, is_same_model
 from stream.wire.framing import Framing
@@ -37,18 +40,21 @@ DIGEST_BYTES = 16  # of the 32 of SHA-256, to remember which decisions have an a
 
 
 class Judges(Protocol):
-    """One mode."""
+    """One mode. `counts_answers`: what it counts are stored answers, not decisions."""
+
+    counts_answers: ClassVar[bool]
 
     def judge(self, record: Record) -> Verdict:
         """Raises: PoisonError for a record that cannot be replayed, DependencyError, CorruptionError."""
 
 
 class Judge:
-    """Looks into records, holds them to the window, and asks the mode about what is left."""
+    """Looks into records, holds them to the window and to those before, and asks the mode about what is left."""
 
-    def __init__(self, mode: Judges, *, framing: Framing, window: Window, decision_bytes_max: int) -> None:
-        """Compose."""
+    def __init__(self, mode: Judges, *, framing: Framing, window: Window, decision_bytes_max: int, seen: Seen) -> None:
+        """`seen`: the records before the next; each record judged is noted there."""
         self._mode = mode
+        self._seen = seen
         self._framing = framing
         self._window = window
         self._decision_bytes_max = decision_bytes_max
@@ -59,18 +65,22 @@ class Judge:
         Raises: DependencyError, CorruptionError, ConfigurationError: the run cannot go on.
         """
         decision_id: str | None = None
+        conflict = False
         try:
             record = read_raw(raw, self._framing, decision_bytes_max=self._decision_bytes_max)
             decision_id = decision_of_record(record).decision_id
-            if isinstance(record, Stored) and record.replay:
-                return Verdict(outcome=OF_A_REPLAY, decision_id=decision_id)
-            if not self._window.holds(decided_at_ms(record, raw.inbound)):
-                return Verdict(outcome=OUTSIDE, decision_id=decision_id)
-            return self._mode.judge(record)
+            apart = self._apart(record, decision_id, raw)
+            if apart is not None:
+                return apart
+            noted = self._seen.note(keys_of(record, counts_answers=self._mode.counts_answers))
+            if noted == "repeat":
+                return Verdict(outcome=REPEAT, decision_id=decision_id)
+            conflict = noted == "conflict"
+            return replace(self._mode.judge(record), conflict=conflict)
         except PoisonError as error:
             if decision_id is None and not self._window.holds(raw.inbound.timestamp_ms) and not raw.is_line:
-                return Verdict(outcome=OUTSIDE, decision_id=None)
-            return refused(decision_id, error)
+                return Verdict(outcome=OUTSIDE, decision_id=None, decided_ms=raw.inbound.timestamp_ms)
+            return replace(refused(decision_id, error), conflict=conflict)
         except (StreamError, MemoryError):
             raise
         except Exception as fault:  # noqa: BLE001 - whatever it is, it must not stop the records behind this one
@@ -78,11 +88,22 @@ class Judge:
             log.error(  # noqa: TRY400 - a traceback's last line may hold a feature's value
                 "replay.fault", extra={"decision_id": decision_id, "where": raw.where, "fault": str(found)}
             )
-            return refused(decision_id, found)
+            return replace(refused(decision_id, found), conflict=conflict)
+
+    def _apart(self, record: Record, decision_id: str, raw: Raw) -> Verdict | None:
+        """Give the verdict on what is not replayed, by its mark or its time."""
+        if isinstance(record, Stored) and record.replay:
+            return Verdict(outcome=OF_A_REPLAY, decision_id=decision_id)
+        decided_ms = decided_at_ms(record, raw.inbound)
+        if self._window.holds(decided_ms):
+            return None
+        return Verdict(outcome=OUTSIDE, decision_id=decision_id, decided_ms=decided_ms)
 
 
 class Reproduce:
     """Answers stored decisions again with the bundle that answered, and compares the bodies byte for byte."""
+
+    counts_answers: ClassVar[bool] = True
 
     def __init__(self, models: Models) -> None:
         """Compose."""
@@ -115,8 +136,20 @@ class Reproduce:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Before:
+    """What was said before. `told` and `body` are None where nobody was told anything, or nobody knows what."""
+
+    side: Side
+    its_own: bool
+    told: Told | None = None
+    body: Body | None = None
+
+
 class WhatIf:
     """Decides again, approved ones too, and answers whoever would be declined."""
+
+    counts_answers: ClassVar[bool] = False
 
     def __init__(self, models: Models, change: Change) -> None:
         """Compose."""
@@ -128,13 +161,14 @@ class WhatIf:
         """See `Judges`."""
         decision = decision_of_record(record)
         model = self._changed.for_decision(decision)
-        was, its_own = self._before(record, decision, model)
+        was = self._before(record, decision, model)
+        its_own = was.its_own
         asked, left_out = asked_of(decision, model, self._change)
         accepted = score(asked, model).accepted if its_own else decision.outcome == "approved"
         verdict = Verdict(
             outcome=_outcome(decision, its_own=its_own, accepted=accepted),
             decision_id=decision.decision_id,
-            before=was if isinstance(was, Side) else side_of(was),
+            before=was.side,
             features_left_out=left_out,
         )
         if accepted:
@@ -143,31 +177,56 @@ class WhatIf:
             return replace(verdict, after=after)
         asked = replace(asked, outcome="declined")
         made = answer(asked, model)
-        differs = told_differently(was, made.body) if not isinstance(was, Side) else ()
-        return replace(verdict, after=side_of(made.body), differs=differs, decision=asked, answer=made)
+        verdict = replace(verdict, after=side_of(made.body), decision=asked, answer=made)
+        if was.told is None or was.body is None:
+            return replace(verdict, told_before=False)
+        told = told_of(made.body, words_of(model), made.recommendation["expires_at"])
+        with _as_stored():
+            behind = behind_differently(was.body, made.body)
+        differs = told_differently(was.told, told)
+        return replace(verdict, differs=differs, behind=behind)
 
-    def _before(self, record: Record, decision: Decision, asked: PublishedModel) -> tuple[Side | Any, bool]:
-        """What was said, as a body where it is known, and whether the outcome was the model's own.
+    def _before(self, record: Record, decision: Decision, asked: PublishedModel) -> _Before:
+        """Say what was said before, as far as it is known, and whether the outcome was the model's own.
 
         An outcome that the deciding model contradicts, or a decline on another basis, was somebody's decision and stays.
         """
         if isinstance(record, Stored):
-            return record.body, record.body["status"] != "not_model_decline"
+            words, its_own = self._words_of(record, asked), record.body["status"] != "not_model_decline"
+            with _as_stored():
+                told, side = told_of(record.body, words, None), side_of(record.body)
+            return _Before(side=side, its_own=its_own, told=told, body=record.body)
         by_model = decision.outcome == "approved" or decision.decline_basis == "model"
         try:
             own = self._models.of_decision(decision)
             scored = score(decision, own)
-            body = None if decision.outcome == "approved" else answer(decision, own).body
+            made = None if decision.outcome == "approved" else answer(decision, own)
         except PoisonError:
             if is_same_model(decision, asked):
                 raise
-            return Side(margin=decision.margin), by_model  # its own model is not at hand, or not as the decider says
+            # its own model is not at hand, or not as the decider says
+            return _Before(side=Side(margin=decision.margin), its_own=by_model)
         agrees = scored.accepted == (decision.outcome == "approved")
-        return Side(margin=scored.margin) if body is None else body, by_model and agrees
+        its_own = by_model and agrees
+        if made is None:
+            return _Before(side=Side(margin=scored.margin), its_own=its_own)
+        told = told_of(made.body, words_of(own), made.recommendation["expires_at"])
+        return _Before(side=side_of(made.body), its_own=its_own, told=told, body=made.body)
+
+    def _words_of(self, record: Stored, asked: PublishedModel) -> Words | None:
+        """What a stored answer's actions were called; None where its rules are neither those asked nor at hand."""
+        if record.body["bundle"].get("features_sha256") == asked.identity["features_sha256"]:
+            return words_of(asked)
+        try:
+            return words_of(self._models.by_digest(record.bundle_sha256))
+        except PoisonError:
+            return None
 
 
 class Backfill:
     """Answers the decisions that never got an answer."""
+
+    counts_answers: ClassVar[bool] = False
 
     def __init__(self, models: Models, answered: Container[bytes]) -> None:
         """`answered`: digests of the decisions that have one, as `digest_of` gives them."""
@@ -199,6 +258,16 @@ def decision_of_record(record: Record) -> Decision:
 def digest_of(decision: Decision) -> bytes:
     """Name a decision with its whole content, shortly."""
     return bytes.fromhex(sha256(decision_by_value(decision)))[:DIGEST_BYTES]
+
+
+@contextmanager
+def _as_stored() -> Iterator[None]:
+    """Look into a stored body. Raises: MalformedRecord where it has not the shape of one."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        reason = "the stored body lacks a part that an audit record has, or has it in another shape"
+        raise MalformedRecord(reason) from error
 
 
 def _outcome(decision: Decision, *, its_own: bool, accepted: bool) -> str:

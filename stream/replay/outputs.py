@@ -67,7 +67,10 @@ class ToTopics:
                 error = DeliveryRefused(
                     f"topic {topic.name} refuses the record of {len(one.output.value)} bytes for good: {one.reason}"
                 )
-                settled[places[one.output]] = raw, refused(verdict.decision_id, error)
+                settled[places[one.output]] = (
+                    raw,
+                    replace(refused(verdict.decision_id, error), conflict=verdict.conflict),
+                )
         self._write_dead_letters([(raw, one.error) for raw, one in settled if one.error is not None], patience)
         return settled
 

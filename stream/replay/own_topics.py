@@ -10,8 +10,8 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from stream.errors import ConfigurationError, KafkaUnavailable, PoisonError
 from stream.replay.fence import RUN_HEADER, ReplayTopic, ReplayTopics
+from stream.replay.partition import headers_of
 from stream.replay.settings import ReplaySettings
-from stream.replay.topic_source import headers_of
 from stream.runtime.connections import kafka_properties
 from stream.runtime.settings import DEAD_LETTER_MARGIN_BYTES, Settings
 from stream.runtime.topics import DAY_MS, TopicKeeper, TopicSpec

@@ -11,9 +11,11 @@ from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
 from stream.replay import plots
+from stream.replay.nothing import why_nothing
 from stream.replay.report import FEASIBILITIES, RECOURSE, TIERS, is_all_right
-from stream.replay.verdict import ERROR, OF_A_REPLAY, OUTCOMES, OUTSIDE
+from stream.replay.verdict import APART, ERROR, OUTCOMES
 from stream.replay.wording import (
+    EXAMPLE_WORDS,
     FEASIBILITY_WORDS,
     MODE_WORDS,
     OUTCOME_WORDS,
@@ -21,11 +23,11 @@ from stream.replay.wording import (
     REASON_WORDS,
     RECOURSE_WORDS,
     SIDE_WORDS,
+    counting,
     headline,
 )
 
 TEMPLATE: Final = "page.html.j2"
-APART: Final = (OUTSIDE, OF_A_REPLAY)  # read and not replayed, by the request's own word
 ALERTS: Final = ("changed", "altered", "other_engine", ERROR)
 KIND: Final = {"identical": "good", "newly_approved": "good", "answered_now": "good", "newly_declined": "bad"}
 TILES: Final = {
@@ -54,6 +56,8 @@ def _content(report: Mapping[str, Any]) -> dict[str, Any]:
         "report": report,
         "mode_words": MODE_WORDS[mode],
         "headline": headline(report, outcomes, replayed),
+        "counting": counting(report),
+        "nothing": why_nothing(report) or "",
         "asked": _asked(report["parameters"]) if mode == "what-if" else "",
         "tiles": [
             {"label": OUTCOME_WORDS[name][0].lower(), "count": outcomes[name], "kind": _kind(name, outcomes[name])}
@@ -69,6 +73,7 @@ def _content(report: Mapping[str, Any]) -> dict[str, Any]:
             for name in OUTCOMES[mode]
             if name in report["differs"]
         ],
+        "behind": _most_first(report["numbers_behind"]["parts"]),
         "recourse": [_row(name, report["recourse"][name], 0, RECOURSE_WORDS) for name in RECOURSE]
         if any(report["recourse"].values())
         else [],
@@ -155,8 +160,8 @@ def _features(report: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _examples(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for name, rows in sorted(report["examples"].items(), key=lambda one: (one[0] not in ALERTS, one[0])):
-        words = OUTCOME_WORDS if name in OUTCOME_WORDS else RECOURSE_WORDS
-        yield {"label": words[name][0], "rows": rows, "open": name in ALERTS}
+        label = OUTCOME_WORDS[name][0] if name in OUTCOME_WORDS else EXAMPLE_WORDS[name]
+        yield {"label": label, "rows": rows, "open": name in ALERTS}
 
 
 def _facts(report: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

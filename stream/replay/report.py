@@ -11,7 +11,7 @@ import orjson
 from stream.errors import CorruptionError
 from stream.replay.sources import Snapshot
 from stream.replay.tally import MARGIN_BIN, NANO, Tally, effort_of_bin
-from stream.replay.verdict import DIFFERENCES, ERROR, OUTCOMES, Mode
+from stream.replay.verdict import APART, DIFFERENCES, ERROR, OUTCOMES, Mode
 
 FORMAT_VERSION: Final = 1
 PLACES: Final = ("out",)  # parameters that say where, not what
@@ -20,6 +20,8 @@ TIERS: Final = ("near", "mid", "far")
 RECOURSE: Final = (
     "still_feasible", "newly_feasible", "no_longer_feasible", "still_infeasible", "not_asked_for", "unknown_before",
 )  # fmt: skip
+KINDS: Final = ("decision", "unreadable", *APART)  # each record is one of these
+ANSWERS: Final = ("told_the_same", "told_differently", "told_before_unknown")
 FEASIBILITIES: Final = ("feasible", "infeasible", "not_model")
 COMPARED: Final[Mapping[Mode, tuple[str, ...]]] = {  # outcomes whose recourse is compared
     "reproduce": ("identical", "changed", "other_engine", "altered"), "what-if": ("still_declined",), "backfill": (),
@@ -41,9 +43,16 @@ def report_of(parameters: Mapping[str, Any], source: Snapshot, tally: Tally) -> 
         "parameters": {name: value for name, value in parameters.items() if name not in PLACES},
         "source": source.to_json(),
         "records": tally.records,
-        "offsets_without_record": source.records - tally.records,
+        "offsets_without_record": tally.without_record,
+        "counted": {name: tally.of("kinds")[name] for name in KINDS},
+        "conflicts": tally.of("conflicts").total(),
+        "outside": None if tally.outside_ms is None else dict(zip(("first", "last"), tally.outside_ms, strict=True)),
         "outcomes": {name: outcomes[name] for name in OUTCOMES[mode]},
-        "answers": {name: tally.of("answers")[name] for name in ("told_the_same", "told_differently")},
+        "answers": {name: tally.of("answers")[name] for name in ANSWERS},
+        "numbers_behind": {
+            "of_those_told_the_same": tally.of("behind").total(),
+            "parts": _by_name(tally.of("behind_parts")),
+        },
         "recourse": {name: tally.of("recourse")[name] for name in RECOURSE},
         "recourse_of_newly_declined": {name: tally.of("recourse_of_newly_declined")[name] for name in FEASIBILITIES},
         "differs": {
@@ -65,9 +74,18 @@ def check_sums(mode: Mode, source: Snapshot, tally: Tally) -> None:
     """Hold the counts against each other and against the input. Raises: CorruptionError."""
     outcomes = tally.of("outcomes")
     compared = sum(outcomes[name] for name in COMPARED[mode])
+    kinds = tally.of("kinds")
+    apart = {name: outcomes[name] for name in APART}
     sums = [
+        ("records and proven gaps, and input", tally.records + tally.without_record, source.records),
         ("outcomes and records", outcomes.total(), tally.records),
         ("known outcomes and records", sum(outcomes[name] for name in OUTCOMES[mode]), tally.records),
+        (
+            "decisions, unreadable ones, repeats and those apart, and records",
+            sum(map(kinds.__getitem__, KINDS)),
+            tally.records,
+        ),
+        *((f"records counted as {name}, and outcomes", kinds[name], number) for name, number in apart.items()),
         ("reasons of errors and errors", tally.of("errors").total(), outcomes[ERROR]),
         ("recourse and declines", tally.of("recourse").total(), compared),
         ("answers and declines", tally.of("answers").total(), outcomes["still_declined"]),
@@ -77,10 +95,6 @@ def check_sums(mode: Mode, source: Snapshot, tally: Tally) -> None:
             outcomes["newly_declined"],
         ),
     ]
-    if source.kind == "kafka":  # transaction marks and compaction leave offsets without a record
-        sums.append(("records and offsets", min(tally.records, source.records), tally.records))
-    else:
-        sums.append(("records and input", tally.records, source.records))
     for what, one, other in sums:
         if one != other:
             reason = f"the report's counts do not add up: {what} are {one} and {other}; keep the run's folder, and report this"

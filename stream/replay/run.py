@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from stream.errors import ConfigurationError, KafkaUnavailable
 from stream.models.bundle_shelf import BundleShelf, check_folder
@@ -19,7 +19,9 @@ from stream.replay.judging import Backfill, Judge, Judges, Reproduce, WhatIf
 from stream.replay.models import Models, Published, open_given
 from stream.replay.outputs import ANSWERS, REFUSED, Judged, ToFiles, ToTopics, WritesChunks
 from stream.replay.own_topics import prepare_topics
-from stream.replay.records import Raw, Window
+from stream.replay.pace import Pace, Progress, Watched
+from stream.replay.records import Window
+from stream.replay.repeats import Seen
 from stream.replay.report import report_bytes, report_of
 from stream.replay.request import Request, check_request, parameters_of
 from stream.replay.run_folder import CHUNKS, Kept, RunFolder, locked, refuse_other_parameters, sweep, write_whole
@@ -37,9 +39,6 @@ log = logging.getLogger(__name__)
 REPORT_JSON: Final = "report.json"
 REPORT_HTML: Final = "report.html"
 REPORT: Final = "report"  # folder of the report within the run's state, where nobody names another
-PACE_STEP_S: Final = 1.0
-
-Progress: TypeAlias = Callable[[int, int, int], None]  # (records done, of them before this start, records in all)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,14 +132,16 @@ class _Work:
         left = [chunk for chunk in chunks if not self.folder.finished(chunk)]
         if left:
             before = sum(chunk.end - chunk.first for chunk in chunks) - sum(chunk.end - chunk.first for chunk in left)
-            judge = Judge(
-                self._mode(kept, models),
-                framing=self.framing,
-                window=self.request.window,
-                decision_bytes_max=self.settings.decision_bytes_max,
-            )
-            told = _Told(progress, before=before, total=sum(chunk.end - chunk.first for chunk in chunks))
-            self._do_chunks(left, judge, told)
+            watched = Watched(progress, before=before, total=sum(chunk.end - chunk.first for chunk in chunks))
+            with Seen() as seen:
+                judge = Judge(
+                    self._mode(kept, models),
+                    framing=self.framing,
+                    window=self.request.window,
+                    decision_bytes_max=self.settings.decision_bytes_max,
+                    seen=seen,
+                )
+                self._do_chunks(chunks, left, judge, seen, watched)
         return merged(self.folder.tally(chunk) for chunk in chunks)
 
     def report(self, kept: Kept, tally: Tally) -> Finished:
@@ -170,20 +171,27 @@ class _Work:
             raise KafkaUnavailable(reason) from away
         return Published(table=table, shelf=shelf)
 
-    def _do_chunks(self, left: Sequence[Chunk], judge: Judge, told: _Told) -> None:
-        writers, pace = self._writers(), _Pace(self.request.speed)
-        for chunk, raws in self._source().read(left):
+    def _do_chunks(
+        self, chunks: Sequence[Chunk], left: Sequence[Chunk], judge: Judge, seen: Seen, watched: Watched
+    ) -> None:
+        writers, pace = self._writers(), Pace(self.request.speed)
+        begun, to_do = iter(chunks), frozenset(left)
+        for read in self._source().read(left):
+            chunk = read.chunk
+            for earlier in takewhile(lambda one: one != chunk, begun):  # noqa: B023 - used up at once
+                if earlier not in to_do:
+                    seen.know(self.folder.seen(earlier))
             judged: list[Judged] = []
-            for raw in pace.paced(raws):
+            for raw in pace.paced(read.raws):
                 judged.append((raw, judge.verdict(raw)))
-                told.step()
+                watched.step()
             for writer in writers:
                 judged = writer.write(chunk, judged)
-            tally = Tally()
+            tally = Tally(without_record=read.without_record)
             for raw, verdict in judged:
                 tally.add(verdict, raw.where)
-            self.folder.finish(chunk, tally)
-            told.finished(chunk)
+            self.folder.finish(chunk, tally, seen.taken())
+            watched.finished(chunk)
 
     def _mode(self, kept: Kept, models: Models) -> Judges:
         if self.request.mode == "reproduce":
@@ -256,35 +264,3 @@ class _Work:
         if self.request.out is not None:
             writers.append(ToFiles(folder=self.request.out, run_id=self.request.run_id))
         return writers
-
-
-class _Told:
-    """Counts for whoever watches; offsets that hold no record count as done with their chunk."""
-
-    def __init__(self, progress: Progress, *, before: int, total: int) -> None:
-        self._progress, self._before, self._total = progress, before, total
-        self._done = self._at = before
-
-    def step(self) -> None:
-        self._at += 1
-        self._progress(self._at, self._before, self._total)
-
-    def finished(self, chunk: Chunk) -> None:
-        self._done += chunk.end - chunk.first
-        self._at = self._done
-        self._progress(self._at, self._before, self._total)
-
-
-class _Pace:
-    """Holds the replay to so many records a second."""
-
-    def __init__(self, records_per_s: float | None) -> None:
-        self._every_s = 0.0 if records_per_s is None else 1 / records_per_s
-        self._next_s = time.monotonic()
-
-    def paced(self, raws: Sequence[Raw]) -> Iterator[Raw]:
-        for raw in raws:
-            while self._every_s and (early_s := self._next_s - time.monotonic()) > 0:
-                time.sleep(min(early_s, PACE_STEP_S))
-            self._next_s = max(self._next_s, time.monotonic() - PACE_STEP_S) + self._every_s
-            yield raw

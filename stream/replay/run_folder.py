@@ -1,7 +1,7 @@
 """A run's folder: what it was asked to do, what it began with, and the result of each finished chunk.
 
     run.json              mode, parameters, and the source as it was at the start
-    chunks/<chunk>.json   what a finished chunk adds to the report
+    chunks/<chunk>.json   what a finished chunk adds to the report, and digests of its records
     lock                  held by the one process that works on the run
 
 Every file comes into being whole. A run that is started again goes on after its last whole chunk.
@@ -13,13 +13,14 @@ import fcntl
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, TypeVar
 
 from stream.errors import ConfigurationError, CorruptionError, DiskUnavailable
+from stream.replay.repeats import Keys, keys_from
 from stream.replay.sources import Chunk, Snapshot, snapshot_of
 from stream.replay.tally import Tally, tally_of
 
@@ -29,6 +30,7 @@ CHUNKS: Final = "chunks"
 LOCK: Final = "lock"
 DRAFTS: Final = ".*.????????.part"
 VALUE_CHARACTERS_MAX: Final = 60
+Read = TypeVar("Read")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +92,15 @@ class RunFolder:
         """Whether a chunk's result is written down."""
         return self._path(chunk).is_file()
 
-    def finish(self, chunk: Chunk, tally: Tally) -> None:
-        """Write a chunk's result down. Raises: DiskUnavailable."""
-        result = {"first": chunk.first, "end": chunk.end, "part": chunk.part, "tally": tally.to_json()}
+    def finish(self, chunk: Chunk, tally: Tally, seen: Iterable[Keys]) -> None:
+        """Write a chunk's result down. `seen`: its records but for repeats. Raises: DiskUnavailable."""
+        result = {
+            "first": chunk.first,
+            "end": chunk.end,
+            "part": chunk.part,
+            "tally": tally.to_json(),
+            "seen": [keys.to_text() for keys in seen],
+        }
         write_whole(self._path(chunk), json.dumps(result, sort_keys=True).encode() + b"\n")
 
     def tally(self, chunk: Chunk) -> Tally:
@@ -100,13 +108,23 @@ class RunFolder:
 
         Raises: CorruptionError when it is not the one that was written.
         """
+        return self._result(chunk, lambda result: tally_of(result["tally"]))
+
+    def seen(self, chunk: Chunk) -> list[Keys]:
+        """Read back which records a finished chunk had.
+
+        Raises: CorruptionError when it is not what was written.
+        """
+        return self._result(chunk, lambda result: [keys_from(text) for text in result["seen"]])
+
+    def _result(self, chunk: Chunk, read: Callable[[Any], Read]) -> Read:
         path = self._path(chunk)
         try:
             result = json.loads(path.read_bytes())
             if (result["part"], result["first"], result["end"]) != (chunk.part, chunk.first, chunk.end):
                 reason = f"{path} is the result of another range; remove it, and start this run again"
                 raise CorruptionError(reason)
-            return tally_of(result["tally"])
+            return read(result)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             reason = f"{path} is damaged; remove it, and start this run again"
             raise CorruptionError(reason) from error

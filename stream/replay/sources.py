@@ -66,6 +66,19 @@ def chunks_of(ranges: Ranges, size: int) -> list[Chunk]:
     return found
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadChunk:
+    """A chunk with all its records, in their order.
+
+    `without_record`: of a topic, its offsets that were proven to hold none (compacted, or of transactions); of other
+    sources, which count their records when they are frozen, 0.
+    """
+
+    chunk: Chunk
+    raws: Sequence[Raw]
+    without_record: int = 0
+
+
 class ReadsRecords(Protocol):
     """A source of records."""
 
@@ -75,8 +88,8 @@ class ReadsRecords(Protocol):
     def check(self, kept: Snapshot) -> None:
         """Make sure that what was frozen is still there. Raises: ConfigurationError, DependencyError."""
 
-    def read(self, chunks: Sequence[Chunk]) -> Iterator[tuple[Chunk, list[Raw]]]:
-        """Give each chunk, in order, with all its records. Raises: ConfigurationError, DependencyError."""
+    def read(self, chunks: Sequence[Chunk]) -> Iterator[ReadChunk]:
+        """Give each chunk, in order. Raises: ConfigurationError, DependencyError, CorruptionError."""
 
 
 class JsonLines:
@@ -103,7 +116,7 @@ class JsonLines:
             reason = f"--input {self._path}: is not the file any more that this run began with; choose another --run-id"
             raise ConfigurationError(reason)
 
-    def read(self, chunks: Sequence[Chunk]) -> Iterator[tuple[Chunk, list[Raw]]]:
+    def read(self, chunks: Sequence[Chunk]) -> Iterator[ReadChunk]:
         """See `ReadsRecords`."""
         wanted = iter(chunks)
         chunk = next(wanted, None)
@@ -114,7 +127,7 @@ class JsonLines:
             if number >= chunk.first and (line is None or line.strip()):
                 found.append(self._raw(number, line))
             if number + 1 == chunk.end:
-                yield chunk, found
+                yield ReadChunk(chunk=chunk, raws=found)
                 chunk, found = next(wanted, None), []
 
     def _raw(self, number: int, line: bytes | None) -> Raw:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from stream.replay.verdict import Side, Verdict
+from stream.replay.verdict import APART, Side, Verdict
 
 EXAMPLES_MAX: Final = 12  # decision ids kept for each outcome that is worth a look
 WORDS_MAX: Final = 6  # of what differs, per example
@@ -31,6 +31,7 @@ UNTOLD: Final = frozenset(  # outcomes of which nobody needs an example
     }
 )
 ZERO_EFFORT: Final = "0"
+CONFLICT: Final = "conflict"  # the group of examples
 
 
 @dataclass(slots=True)
@@ -38,32 +39,50 @@ class Tally:
     """Counts by what they are counts of. Keys are texts, so that JSON gives back what it was given."""
 
     records: int = 0
+    without_record: int = 0  # offsets that were proven to hold none
     features_left_out: int = 0  # most features of one decision that the other model does not take
     counts: dict[str, Counter[str]] = field(default_factory=dict)
     examples: dict[str, list[dict[str, str]]] = field(default_factory=dict)
+    outside_ms: tuple[int, int] | None = None  # the first and last time of decision outside the window
 
     def add(self, verdict: Verdict, where: str) -> None:
         """Take in one verdict."""
         self.records += 1
         self.features_left_out = max(self.features_left_out, verdict.features_left_out)
         self._count("outcomes", verdict.outcome)
+        self._count("kinds", kind_of(verdict))
+        if verdict.conflict:
+            self._count("conflicts", CONFLICT)
+        if verdict.decided_ms is not None:
+            self.outside_ms = _span(self.outside_ms, (verdict.decided_ms, verdict.decided_ms))
         for part in verdict.differs:
             self._count(f"differs:{verdict.outcome}", part)
-        what = ", ".join(verdict.differs[:WORDS_MAX]) + (", ..." if len(verdict.differs) > WORDS_MAX else "")
+        what = _some(verdict.differs) or _some(verdict.behind)
         if verdict.error is not None:
             self._count("errors", verdict.error.reason)
             what = verdict.error.reason
         if verdict.outcome == "still_declined":
-            self._count("answers", "told_differently" if verdict.differs else "told_the_same")
+            self._answers(verdict)
         if verdict.answer is not None:
             bundle = verdict.answer.body["bundle"]
             name = f"{bundle['model_id']}/{bundle['model_version']}/{bundle['revision']}"
             self._count("bundles", f"{name} {bundle['bundle_sha256']}")
         self._sides(verdict)
         feasibility = self._feasibility(verdict)
-        for group in (verdict.outcome, feasibility):
+        for group in (verdict.outcome, feasibility, CONFLICT if verdict.conflict else None):
             if group is not None and group not in UNTOLD:
                 self._example(group, {"decision_id": verdict.decision_id or "", "where": where, "what": what})
+
+    def _answers(self, verdict: Verdict) -> None:
+        """Count what whoever is declined both times is told, and what differs behind it."""
+        if not verdict.told_before:
+            self._count("answers", "told_before_unknown")
+            return
+        self._count("answers", "told_differently" if verdict.differs else "told_the_same")
+        if verdict.behind and not verdict.differs:
+            self._count("behind", "told_the_same")
+        for part in verdict.behind:
+            self._count("behind_parts", part)
 
     def _sides(self, verdict: Verdict) -> None:
         for name, side in (("before", verdict.before), ("after", verdict.after)):
@@ -105,7 +124,9 @@ class Tally:
     def merge(self, other: Tally) -> None:
         """Add what comes after this in the order of the source."""
         self.records += other.records
+        self.without_record += other.without_record
         self.features_left_out = max(self.features_left_out, other.features_left_out)
+        self.outside_ms = _span(self.outside_ms, other.outside_ms)
         for of, counts in other.counts.items():
             self.counts.setdefault(of, Counter()).update(counts)
         for group, examples in other.examples.items():
@@ -120,9 +141,11 @@ class Tally:
         """As a chunk's file keeps it."""
         return {
             "records": self.records,
+            "without_record": self.without_record,
             "features_left_out": self.features_left_out,
             "counts": {of: dict(sorted(counts.items())) for of, counts in sorted(self.counts.items())},
             "examples": dict(sorted(self.examples.items())),
+            "outside_ms": None if self.outside_ms is None else list(self.outside_ms),
         }
 
 
@@ -130,9 +153,11 @@ def tally_of(kept: Mapping[str, Any]) -> Tally:
     """Read back what `Tally.to_json` wrote. Raises: KeyError, TypeError for anything else."""
     return Tally(
         records=int(kept["records"]),
+        without_record=int(kept["without_record"]),
         features_left_out=int(kept["features_left_out"]),
         counts={of: Counter(counts) for of, counts in kept["counts"].items()},
         examples={group: list(examples) for group, examples in kept["examples"].items()},
+        outside_ms=None if kept["outside_ms"] is None else (int(kept["outside_ms"][0]), int(kept["outside_ms"][1])),
     )
 
 
@@ -142,6 +167,22 @@ def merged(tallies: Iterable[Tally]) -> Tally:
     for one in tallies:
         whole.merge(one)
     return whole
+
+
+def kind_of(verdict: Verdict) -> str:
+    """What a record is: a decision (with its answer, where those are counted), or one of those that say nothing new."""
+    if verdict.outcome in APART:
+        return verdict.outcome
+    return "unreadable" if verdict.decision_id is None else "decision"
+
+
+def _span(one: tuple[int, int] | None, other: tuple[int, int] | None) -> tuple[int, int] | None:
+    both = [span for span in (one, other) if span is not None]
+    return (min(first for first, _ in both), max(last for _, last in both)) if both else None
+
+
+def _some(parts: tuple[str, ...]) -> str:
+    return ", ".join(parts[:WORDS_MAX]) + (", ..." if len(parts) > WORDS_MAX else "")
 
 
 def recourse_group(before: Side | None, after: Side) -> str:

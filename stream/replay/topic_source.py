@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
-from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, TopicPartition
 
 from stream.errors import ConfigurationError, KafkaUnavailable
-from stream.replay.records import Raw, Window
-from stream.replay.sources import Chunk, Ranges, Snapshot
-from stream.runtime.inbound import Inbound
+from stream.replay.partition import ProvenReader, asked
+from stream.replay.records import Window
+from stream.replay.sources import Chunk, Ranges, ReadChunk, Snapshot
 from stream.wire.clients import groupless_consumer
 
 ANSWER_MAX_S: Final = 10.0  # for the brokers to say what they hold
-SILENCE_MAX_S: Final = 60.0  # without a record before the end of a range is reached
-MESSAGES_A_CALL: Final = 500
-POLL_S: Final = 0.5
 CLOCKS_MS: Final = 3_600_000  # a record may be stamped by a clock that goes this much after the one that decided
 ONE_RANGE: Final = re.compile(r"(\d{1,9}):(\d{0,19})-(\d{0,19})")
 Answer = TypeVar("Answer")
@@ -61,11 +57,14 @@ class TopicRecords:
         """See `ReadsRecords`."""
         with self._consumer() as consumer:
             marks = self._marks(consumer)
-            ranges = dict(marks) if self._offsets is None else self._chosen(marks)
+            ranges = chosen = dict(marks) if self._offsets is None else self._chosen(marks)
             if self._window.from_ms is not None:
                 ranges = self._from(consumer, ranges, max(0, self._window.from_ms - CLOCKS_MS))
-        records = sum(max(0, end - first) for first, end in ranges.values())
-        return Snapshot(kind="kafka", says={"topic": self._topic}, ranges=ranges, records=records)
+        records = _offsets_in(ranges)
+        says: dict[str, Any] = {"topic": self._topic}
+        if left_out := _offsets_in(chosen) - records:
+            says["left_out"] = {"records": left_out}
+        return Snapshot(kind="kafka", says=says, ranges=ranges, records=records)
 
     def check(self, kept: Snapshot) -> None:
         """See `ReadsRecords`."""
@@ -80,49 +79,22 @@ class TopicRecords:
                 )
                 raise ConfigurationError(reason)
 
-    def read(self, chunks: Sequence[Chunk]) -> Iterator[tuple[Chunk, list[Raw]]]:
-        """See `ReadsRecords`."""
+    def read(self, chunks: Sequence[Chunk]) -> Iterator[ReadChunk]:
+        """See `ReadsRecords`; each offset of a chunk is a record, or proven to hold none."""
         with self._consumer() as consumer:
             marks = self._marks(consumer)
-            for part in sorted({chunk.part for chunk in chunks}):
-                its_own = [chunk for chunk in chunks if chunk.part == part]
-                low = marks.get(part, (0, 0))[0]
-                if low > its_own[0].first:
-                    reason = (
-                        f"topic {self._topic} partition {part} begins at {low}, and this run still needs it from "
-                        f"{its_own[0].first} on: its retention was quicker; choose another --run-id"
-                    )
-                    raise ConfigurationError(reason)
-                yield from self._chunks(consumer, its_own)
-
-    def _chunks(self, consumer: Consumer, chunks: Sequence[Chunk]) -> Iterator[tuple[Chunk, list[Raw]]]:
-        """Read one partition's chunks; offsets that hold no record (of transactions, or compacted) are passed over."""
-        place = TopicPartition(self._topic, chunks[0].part, chunks[0].first)
-        self._ask(lambda: consumer.assign([place]))
-        ahead: list[Raw] = []
-        end_seen = -1  # where the brokers said that the partition ends, which counts marks of transactions too
-        for chunk in chunks:
-            found = [one for one in ahead if chunk.first <= one.inbound.offset < chunk.end]
-            ahead = [one for one in ahead if one.inbound.offset >= chunk.end]
-            heard_s = time.monotonic()
-            while not ahead and max(self._position(consumer, chunk), end_seen) < chunk.end:
-                polled = self._ask(lambda: consumer.consume(MESSAGES_A_CALL, POLL_S))
-                end_seen = max([end_seen, *map(_end_told, polled)])
-                more = [_raw(one) for one in polled if _holds(one)]
-                found += [one for one in more if chunk.first <= one.inbound.offset < chunk.end]
-                ahead += [one for one in more if one.inbound.offset >= chunk.end]
-                heard_s = time.monotonic() if more else heard_s
-                if time.monotonic() - heard_s > SILENCE_MAX_S:
-                    reason = (
-                        f"topic {self._topic} partition {chunk.part} at {self._brokers} was silent for {SILENCE_MAX_S:g} s before "
-                        f"offset {chunk.end}; start again with the same --run-id to go on"
-                    )
-                    raise KafkaUnavailable(reason)
-            yield chunk, found
-
-    def _position(self, consumer: Consumer, chunk: Chunk) -> int:
-        [place] = self._ask(lambda: consumer.position([TopicPartition(self._topic, chunk.part)]))
-        return int(place.offset)  # below 0 as long as nothing was read
+        for part in sorted({chunk.part for chunk in chunks}):
+            its_own = [chunk for chunk in chunks if chunk.part == part]
+            low = marks.get(part, (0, 0))[0]
+            if low > its_own[0].first:
+                reason = (
+                    f"topic {self._topic} partition {part} begins at {low}, and this run still needs it from "
+                    f"{its_own[0].first} on: its retention was quicker; choose another --run-id"
+                )
+                raise ConfigurationError(reason)
+            with ProvenReader(self._consumer, topic=self._topic, part=part, brokers=self._brokers) as reader:
+                for chunk in its_own:
+                    yield reader.read(chunk)
 
     def _from(self, consumer: Consumer, ranges: Ranges, since_ms: int) -> dict[int, tuple[int, int]]:
         asked = [TopicPartition(self._topic, part, since_ms) for part in ranges]
@@ -170,16 +142,16 @@ class TopicRecords:
         return marks
 
     def _consumer(self) -> _Closing:
-        return _Closing(groupless_consumer({**self._properties, "enable.partition.eof": True}))
+        # never "earliest": a consumer that finds its place gone would go on behind it, and say nothing
+        its_own = {"enable.partition.eof": True, "auto.offset.reset": "error"}
+        return _Closing(groupless_consumer({**self._properties, **its_own}))
 
     def _ask(self, question: Callable[[], Answer]) -> Answer:
-        try:
-            return question()
-        except KafkaException as error:
-            first = error.args[0]
-            said = first.str() if isinstance(first, KafkaError) else str(first)
-            reason = f"reading topic {self._topic} from the brokers at {self._brokers} failed: {said}"
-            raise KafkaUnavailable(reason) from error
+        return asked(question, f"reading topic {self._topic} from the brokers at {self._brokers}")
+
+
+def _offsets_in(ranges: Ranges) -> int:
+    return sum(max(0, end - first) for first, end in ranges.values())
 
 
 class _Closing:
@@ -193,45 +165,3 @@ class _Closing:
 
     def __exit__(self, *_why: object) -> None:
         self._consumer.close()
-
-
-def _holds(message: Message) -> bool:
-    """Whether this is a record and not word of an error. Raises: KafkaUnavailable for one that will not pass."""
-    error = message.error()
-    if error is None:
-        return True
-    if error.retriable() or error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name for it
-        return False
-    reason = f"reading topic {message.topic()} failed: {error.str()}"
-    raise KafkaUnavailable(reason)
-
-
-def _end_told(message: Message) -> int:
-    """The offset at which the partition ends, where this is word of it; else -1."""
-    error = message.error()
-    is_end = error is not None and error.code() == KafkaError._PARTITION_EOF  # noqa: SLF001 - librdkafka's name for it
-    return int(message.offset() or 0) if is_end else -1
-
-
-def headers_of(message: Message) -> tuple[tuple[str, bytes | None], ...]:
-    """Give a record's headers in their order."""
-    headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
-    return tuple((name, None if value is None else bytes(value)) for name, value in headers)
-
-
-def _raw(message: Message) -> Raw:
-    topic, partition, offset = str(message.topic()), int(message.partition() or 0), int(message.offset() or 0)
-    key, value = message.key(), message.value()
-    stamp = message.timestamp()[1]
-    inbound = Inbound(
-        key=None if key is None else bytes(key),
-        value=None if value is None else bytes(value),
-        headers=headers_of(message),
-        topic=topic,
-        partition=partition,
-        offset=offset,
-        timestamp_ms=stamp if stamp >= 0 else None,
-        first_seen_ms=time.time_ns() // 1_000_000,
-    )
-    content = inbound.value if inbound.value is not None else "the record has no value"
-    return Raw(where=f"{topic}[{partition}]@{offset}", inbound=inbound, content=content)

@@ -18,8 +18,9 @@ MODES: Final[tuple[Mode, ...]] = ("reproduce", "what-if", "backfill")
 ERROR: Final = "error"
 OUTSIDE: Final = "outside_window"
 OF_A_REPLAY: Final = "of_a_replay"
+REPEAT: Final = "repeat"  # equal to an earlier record, so nothing is said about it again
 OUTCOMES: Final[Mapping[Mode, tuple[str, ...]]] = {
-    "reproduce": ("identical", "changed", "other_engine", "altered", ERROR, OUTSIDE, OF_A_REPLAY),
+    "reproduce": ("identical", "changed", "other_engine", "altered", ERROR, REPEAT, OUTSIDE, OF_A_REPLAY),
     "what-if": (
         "still_approved",
         "newly_declined",
@@ -28,11 +29,13 @@ OUTCOMES: Final[Mapping[Mode, tuple[str, ...]]] = {
         "approved_otherwise",
         "declined_otherwise",
         ERROR,
+        REPEAT,
         OUTSIDE,
         OF_A_REPLAY,
     ),
-    "backfill": ("answered_before", "answered_now", "approved", ERROR, OUTSIDE, OF_A_REPLAY),
+    "backfill": ("answered_before", "answered_now", "approved", ERROR, REPEAT, OUTSIDE, OF_A_REPLAY),
 }
+APART: Final = (REPEAT, OUTSIDE, OF_A_REPLAY)  # read and not replayed: counted already, or by the request's own word
 DIFFERENCES: Final = ("changed", "other_engine", "altered", ERROR)  # of reproduce: what makes it exit with 1
 
 Feasibility: TypeAlias = Literal["feasible", "infeasible", "not_model", "unknown"]
@@ -53,11 +56,20 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Verdict:
-    """The outcome of one record. `answer` is what goes out for it, with the decision that it answers."""
+    """The outcome of one record. `answer` is what goes out for it, with the decision that it answers.
+
+    differs: parts of a stored answer, or of what a person is told; behind: numbers that nobody is told.
+    told_before: whether it is known what was said before. conflict: an earlier decision has this id and other content.
+    decided_ms: when it was decided, of what is outside the window.
+    """
 
     outcome: str
     decision_id: str | None
     differs: tuple[str, ...] = ()
+    behind: tuple[str, ...] = ()
+    told_before: bool = True
+    conflict: bool = False
+    decided_ms: int | None = None
     error: PoisonError | None = None
     before: Side | None = None
     after: Side | None = None
@@ -105,21 +117,3 @@ def differing_recommendation(made: Mapping[str, Any], stored: Mapping[str, Any])
         for key in keys
         if key not in made or key not in stored or sha256(made[key]) != sha256(stored[key])
     )
-
-
-def told_differently(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
-    """Name what a person who is declined both times would be told differently; the margin is not told."""
-    found = ["status"] if before["status"] != after["status"] else []
-    if [one["code"] for one in before["reasons"]] != [one["code"] for one in after["reasons"]]:
-        found.append("reasons")
-    sides = [{one["tier"]: one for one in body["tiers"]} for body in (before, after)]
-    for name in ("near", "mid", "far"):
-        was, is_now = sides[0].get(name), sides[1].get(name)
-        if (was is None) != (is_now is None):
-            found.append(f"{name}: {'found' if was is None else 'lost'}")
-        elif was is not None and is_now is not None:
-            if sha256(was["target"]) != sha256(is_now["target"]):
-                found.append(f"{name}: actions")
-            elif was["effort"] != is_now["effort"]:
-                found.append(f"{name}: effort")
-    return tuple(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 OUTCOME_WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "identical": ("Identical", "answered again byte for byte as it is stored"),
@@ -23,6 +23,10 @@ OUTCOME_WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "answered_now": ("Answered now", "had no audit record; the answer is in this run's output"),
     "approved": ("Approved", "needs no answer"),
     "error": ("Not replayed", "each by its reason below; none is lost, they are in the run's dead letters"),
+    "repeat": (
+        "Repeats",
+        "equal to an earlier record, such as a redriven one or one delivered twice; not counted again",
+    ),
     "outside_window": ("Outside the window", "decided before --from, or at --to or later"),
     "of_a_replay": ("Of a replay", "written by a replay, so it is neither a decision nor an answer of its own"),
 }
@@ -33,6 +37,10 @@ RECOURSE_WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "still_infeasible": ("Still infeasible", "there was nothing to do, and there is nothing"),
     "not_asked_for": ("Not asked for", "not the model's decline on one of the two sides"),
     "unknown_before": ("Unknown before", "the model that decided is not at hand"),
+}
+EXAMPLE_WORDS: Final[Mapping[str, str]] = {  # groups of examples that are no outcome
+    **{name: label for name, (label, _) in RECOURSE_WORDS.items()},
+    "conflict": "Same id, other content",
 }
 FEASIBILITY_WORDS: Final[Mapping[str, str]] = {
     "feasible": "with something to do", "infeasible": "with nothing to do", "not_model": "not the model's decline",
@@ -62,6 +70,12 @@ MODE_WORDS: Final[Mapping[str, str]] = {
     "what-if": "Decisions, decided again under other conditions",
     "backfill": "Decisions without an answer, answered",
 }
+COUNTED_WORDS: Final[Mapping[str, str]] = {
+    "reproduce": "stored answer", "what-if": "decision", "backfill": "decision",
+}  # fmt: skip
+APART_WORDS: Final[Mapping[str, str]] = {
+    "unreadable": "not readable", "outside_window": "outside the window", "of_a_replay": "of a replay",
+}  # fmt: skip
 PARAMETER_WORDS: Final[Mapping[str, str]] = {
     "model": "model version asked",
     "threshold": "threshold",
@@ -74,7 +88,21 @@ PARAMETER_WORDS: Final[Mapping[str, str]] = {
 }
 
 
-def headline(report: Mapping[str, object], outcomes: Mapping[str, int], records: int) -> str:
+def counting(report: Mapping[str, Any]) -> str:
+    """Say how many decisions the records are, and what the others are."""
+    counted, noun = report["counted"], COUNTED_WORDS[report["mode"]]
+    said = [_count(counted["decision"], noun)]
+    if counted["repeat"]:
+        said.append(f"{counted['repeat']:,} that {'repeats' if counted['repeat'] == 1 else 'repeat'} one of them")
+    said += [f"{counted[name]:,} {words}" for name, words in APART_WORDS.items() if counted[name]]
+    return f"{_count(report['records'], 'record')}: {', '.join(said)}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def headline(report: Mapping[str, Any], outcomes: Mapping[str, int], records: int) -> str:
     """Say in one sentence what the run found."""
     if report["mode"] == "reproduce":
         found = sum(outcomes[name] for name in ("changed", "other_engine", "altered"))
@@ -88,4 +116,4 @@ def headline(report: Mapping[str, object], outcomes: Mapping[str, int], records:
     if report["mode"] == "backfill":
         return f"{outcomes['answered_now']:,} decisions had no answer and have one now."
     newly = f"{outcomes['newly_approved']:,} would be newly approved, {outcomes['newly_declined']:,} newly declined"
-    return f"Of {records:,} decisions, {newly}."
+    return f"Of {_count(report['counted']['decision'], 'decision')}, {newly}."

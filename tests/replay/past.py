@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,8 +17,11 @@ from stream.replay.run import Finished, run_replay
 from stream.replay.settings import ReplaySettings
 from stream.wire.avro_records import decode
 from tests.service.lender import Lender, record
-from tests.service.room import Room, room, wait_until
+from tests.service.room import Room, WorkerProcess, room
 from tests.service.stack import Stack
+
+TRIES = 3  # for each kill: a worker may have done all of its share before
+AT_WORK_S = 0.15
 
 
 @dataclass(kw_only=True)
@@ -64,18 +69,34 @@ def past(
 
 
 def answer_live(here: Room, decisions: list[dict[str, Any]], kills: int, weather: random.Random) -> None:
-    """Let two workers answer all decisions, and kill one of them now and then."""
+    """Let two workers answer all decisions, and kill one of them in the middle of its work, exactly so many times."""
     workers = [here.worker(wait=False) for _ in range(2)]
     workers[0].until("worker.assigned")
-    share = len(decisions) // (kills + 1) + 1
-    for step in range(kills + 1):
+    shares = kills * TRIES + 1
+    share, hit = len(decisions) // shares + 1, 0
+    for step in range(shares):
+        victim = weather.randrange(len(workers))
+        if hit < kills:
+            workers[victim].until("worker.assigned")
+            os.kill(workers[victim].process.pid, signal.SIGSTOP)  # so that work waits for it
         here.send(record(one) for one in decisions[step * share : (step + 1) * share])
-        if step < kills:
-            victim = weather.randrange(len(workers))
-            wait_until(lambda: workers[victim].events("worker.assigned"), what="a worker has partitions")  # noqa: B023
-            time.sleep(weather.random())
-            workers[victim].kill()
+        if hit < kills and killed_at_work(here, workers[victim], weather.random() * AT_WORK_S):
             workers[victim] = here.worker(wait=False)
+            hit += 1
+    assert hit == kills, f"{hit} of {kills} kills fell into the work of a worker"
     here.until_done(timeout_s=900)
     for one in workers:
         one.kill()
+
+
+def killed_at_work(here: Room, worker: WorkerProcess, after_s: float) -> bool:
+    """Let a stopped worker go on for a moment and kill it, if there was work before that moment and after it."""
+    before = here.lag()
+    os.kill(worker.process.pid, signal.SIGCONT)
+    time.sleep(after_s)
+    os.kill(worker.process.pid, signal.SIGSTOP)
+    if before > 0 and here.lag() > 0:
+        worker.kill()
+        return True
+    os.kill(worker.process.pid, signal.SIGCONT)
+    return False

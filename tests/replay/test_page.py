@@ -141,7 +141,7 @@ def test_the_numbers_of_a_page_are_those_of_the_report() -> None:
     rows = re.findall(r'<th scope="row">([^<]+)</th><td class="n">([\d,]+)</td><td class="n">[\d.]+ %</td>', text)
     assert {name: int(count) for name, count in rows if name != "All"} == {
         "Still approved": 40, "Newly declined": 0, "Newly approved": 7, "Still declined": 31, "Approved by a person": 0,
-        "Declined otherwise": 0, "Not replayed": 2, "Outside the window": 0, "Of a replay": 0,
+        "Declined otherwise": 0, "Not replayed": 2, "Repeats": 0, "Outside the window": 0, "Of a replay": 0,
     }  # fmt: skip
     assert found["recourse"]["no_longer_feasible"] == 1
     assert write_page(orjson.loads(report_bytes(found))).decode() == text

@@ -28,7 +28,7 @@ from stream.runtime.settings import Settings
 from stream.wire.answer_lines import answer_line
 from stream.wire.decisions import decision_of
 from tests.replay.processes import replay
-from tests.service.lender import Lender, toy_lender
+from tests.service.lender import Lender
 
 RUN = "spring-check"
 several = settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -214,10 +214,10 @@ def test_each_kind_of_difference_is_named(
 
 
 def test_a_bundle_that_nobody_gave_is_a_typed_error(
-    answers: list[bytes], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    answers: list[bytes], tmp_path: Path, lenders: tuple[Lender, Lender]
 ) -> None:
     """Given answers of a bundle that is not given, when reproduced, then each is counted as not replayed with its reason, in a file that says where it stood, and the run is not all right; neither is one of nothing."""
-    other = toy_lender(tmp_path_factory.mktemp("other"), version="2026-11", seed=9).bundle
+    other = lenders[1].bundle
     finished = do(Request(run_id=RUN, mode="reproduce", file=file_of(tmp_path, answers[:9]), bundles=[other]), tmp_path)
     assert finished.report["errors"] == {"ModelNotPublished": 9}
     assert not is_all_right(finished.report)

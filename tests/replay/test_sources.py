@@ -52,7 +52,7 @@ def test_lines_come_once_wherever_reading_begins(
     source = JsonLines(path)
     kept = snapshot_of(source.snapshot().to_json())
     chunks = chunks_of(kept.ranges, size)
-    found = [raw for _, raws in source.read(chunks[skip:]) for raw in raws]
+    found = [raw for read in source.read(chunks[skip:]) for raw in read.raws]
     first = skip * size
     present = path.read_bytes().split(b"\n")
     wanted = [number for number, line in enumerate(present) if line.strip() and number >= first]
@@ -71,9 +71,9 @@ def test_a_line_too_long_to_hold_is_one_record(tmp_path: Path, monkeypatch: pyte
     path.write_bytes(b"{}\n" + b"x" * 1_000 + b"\n{}\n")
     source = JsonLines(path)
     kept = source.snapshot()
-    [(_, raws)] = source.read(chunks_of(kept.ranges, 10))
-    assert [raw.where for raw in raws] == ["line 1", "line 2", "line 3"]
-    assert "longer than" in str(raws[1].content)
+    [read] = source.read(chunks_of(kept.ranges, 10))
+    assert [raw.where for raw in read.raws] == ["line 1", "line 2", "line 3"]
+    assert "longer than" in str(read.raws[1].content)
     path.write_bytes(b"{}\n" + b"x" * 999 + b"y\n{}\n")
     with pytest.raises(ConfigurationError):
         source.check(kept)
@@ -119,17 +119,20 @@ def test_an_archive_that_grows_gives_what_it_held(
     chunks = [one for place, one in enumerate(chunks_of(kept.ranges, size)) if place not in done]
     after = ArchivedRecords("x", window=window, framing=SINGLE_OBJECT, reads=Archive(sorted(places | more)))
     found = list(after.read(chunks))
-    assert [chunk for chunk, _ in found] == chunks
-    for chunk, raws in found:
+    assert [read.chunk for read in found] == chunks
+    for read in found:
+        chunk, raws = read.chunk, read.raws
         wanted = sorted(offset for part, offset in places if part == chunk.part and chunk.first <= offset < chunk.end)
         assert [raw.inbound.offset for raw in raws] == wanted
 
 
 def test_a_window_names_the_days_of_an_archive() -> None:
-    """Given a window of times, when an archive is read, then it is asked for exactly the days that the window touches."""
+    """Given a window of times, when an archive is read, then it is asked for exactly the days that the window touches, and where it has none of them, what it holds is said."""
     archive = Archive([])
     window = window_of("2026-11-01T10:00:00Z", "2026-11-04T00:00:00Z")
-    ArchivedRecords("x", window=window, framing=SINGLE_OBJECT, reads=archive).snapshot()
+    held = {"records": 7, "first": "2026-11-05", "last": "2026-11-06"}
+    source = ArchivedRecords("x", window=window, framing=SINGLE_OBJECT, reads=archive, holds=lambda _: held)
+    assert source.snapshot().says["left_out"] == held
     [asked] = archive.asked
     assert (asked["since"], asked["until"]) == (date(2026, 11, 1), date(2026, 11, 3))
 

@@ -19,7 +19,7 @@ from stream.replay.models import Models
 from stream.replay.verdict import Verdict
 from stream.replay.what_if import REVISION, Change, with_rules
 from stream.wire.decisions import decision_of
-from tests.service.lender import Lender, toy_lender
+from tests.service.lender import Lender
 
 probabilities = st.floats(0.05, 0.95)
 small = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -32,9 +32,9 @@ def model(toy: Lender) -> PublishedModel:
 
 
 @pytest.fixture(scope="module")
-def successor(tmp_path_factory: pytest.TempPathFactory) -> PublishedModel:
+def successor(lenders: tuple[Lender, Lender]) -> PublishedModel:
     """Another version, trained on other rows."""
-    return open_bundle(toy_lender(tmp_path_factory.mktemp("successor"), version="2026-11", seed=9).bundle)
+    return open_bundle(lenders[1].bundle)
 
 
 def decided(lender: Lender, number: int, threshold: float, **changes: Any) -> Decision:
