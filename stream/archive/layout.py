@@ -1,6 +1,8 @@
 """Where what lies in an archive: names of folders and files, and the ranges of offsets that they hold.
 
     _archive.json                                            which topic, and how long a range is
+    _partitions/audit/00003.json                             that the archive has a partition 3 (see markers.py)
+    _partitions/audit/00003.held.json                        that something of it was kept
     _ranges/audit/00003/begins.json                          the partition's first offset that the archive is to have
     _ranges/audit/00003/0000000000010000.json                one per range that is whole: its files, rows and digests
     _ranges/audit/00003/0000000000015000.tail.json           the same of the last range, which is not full yet
@@ -16,6 +18,7 @@ the columns model_id and model_version hold them as they are.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
@@ -24,6 +27,7 @@ from urllib.parse import quote
 
 FORMAT: Final = 1
 ARCHIVE: Final = "_archive.json"
+PARTITIONS: Final = "_partitions"
 RANGES: Final = "_ranges"
 UNREADABLE: Final = "_unreadable"
 DRAFTS: Final = "_drafts"
@@ -32,6 +36,7 @@ DAY: Final = "day="
 NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"  # what Hive, Spark, DuckDB and pyarrow read as null
 WHOLE: Final = ".json"
 TAIL: Final = ".tail.json"
+HELD: Final = ".held.json"
 PARQUET: Final = ".parquet"
 
 VALUE_CHARACTERS_MAX: Final = 100  # of an id in a folder's name, once quoted; file systems take 255 bytes
@@ -39,6 +44,7 @@ TOPIC_CHARACTERS_MAX: Final = 120  # of the topic in a file's name; Kafka takes 
 SHORT_DIGEST: Final = 16
 FILE_DIGEST: Final = 8
 CUT_MARK: Final = "~"  # quoted text never has it
+DRAFT_NAME: Final = re.compile(r"coach-[0-9a-f]{16}\.part|[0-9a-f]{16}")
 DAY_MS: Final = 86_400_000
 EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 
@@ -127,14 +133,34 @@ def begins_path(topic: str, partition: int) -> str:
     return f"{ranges_folder(topic, partition)}/{BEGINS}"
 
 
+def known_path(topic: str, partition: int, *, held: bool) -> str:
+    """Name the file that says that the archive has a partition, or that something of it was kept."""
+    return f"{PARTITIONS}/{topic}/{partition:05d}{HELD if held else WHOLE}"
+
+
 def marked(names: Iterator[str] | list[str]) -> Iterator[tuple[int, bool]]:
-    """Read (start, whether whole) out of the names of a partition's range files; other files are passed over."""
+    """Read (start, whether whole) out of the names of a partition's range files; other files are passed over.
+
+    So is a name that means an offset and is not how a range file spells it: nobody would read that file.
+    """
     for name in names:
         base = name.rpartition("/")[2]
         whole = base.endswith(WHOLE) and not base.endswith(TAIL)
-        start = base.removesuffix(TAIL).removesuffix(WHOLE)
-        if base.endswith(WHOLE) and start.isascii() and start.isdigit():
-            yield int(start), whole
+        start = _number(base.removesuffix(TAIL).removesuffix(WHOLE), 16)
+        if base.endswith(WHOLE) and start is not None:
+            yield start, whole
+
+
+def numbered(names: Iterator[str] | list[str], suffix: str = "") -> list[int]:
+    """Read the partitions out of names that are a partition's number and a suffix; others are passed over."""
+    found = (_number(name.removesuffix(suffix), 5) for name in names if name.endswith(suffix))
+    return sorted(one for one in found if one is not None)
+
+
+def _number(text: str, digits: int) -> int | None:
+    """A number in this module's spelling of it, with leading zeros up to so many digits; None for any other text."""
+    plain = text.isascii() and text.isdigit() and text == f"{int(text):0{digits}d}"
+    return int(text) if plain else None
 
 
 def day_in(path: str) -> date | None:

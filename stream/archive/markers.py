@@ -1,7 +1,10 @@
 """What an archive says of itself: which topic it holds and how long a range is; and of each range, what lies in it.
 
-Nothing in these files depends on the clock or on how the work was cut: the same topic gives the same bytes. Their
-canonical JSON is what lies on the disk.
+Nothing in these files depends on the clock or on how the work was cut: the same topic gives the same bytes. What lies on
+the disk is canonical JSON, sealed: `seal` is the SHA-256 of all else in it, so that no changed byte goes unseen.
+
+Which partitions there are is written apart from their ranges, so that a partition whose folder is gone is missed: one file
+before its first range, when a sink takes the partition up, and one more before the first file of records is written.
 """
 
 from __future__ import annotations
@@ -11,10 +14,23 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from stream.archive.layout import ARCHIVE, FORMAT, Range, begins_path, marked, marker_path, ranges_folder
+from stream.archive.layout import (
+    ARCHIVE,
+    FORMAT,
+    HELD,
+    PARTITIONS,
+    WHOLE,
+    Range,
+    begins_path,
+    known_path,
+    marked,
+    marker_path,
+    numbered,
+    ranges_folder,
+)
 from stream.archive.target import Target
 from stream.errors import ArchiveDamaged, ConfigurationError
-from stream.recourse.canonical import canonical_json
+from stream.recourse.canonical import canonical_json, sha256
 
 # What there is of a range. Both: whole, and a sink died before it removed what it had said of the tail.
 Holding: TypeAlias = Literal["whole", "tail", "both"]
@@ -117,7 +133,7 @@ def write_beginning(target: Target, topic: str, partition: int, first: int) -> N
 
 def write_marker(target: Target, marker: Marker) -> None:
     """Say what a range holds, once its files are there. Raises: DependencyError."""
-    target.write(marker_path(marker.of, whole=marker.whole), canonical_json(_as_json(marker)))
+    target.write(marker_path(marker.of, whole=marker.whole), sealed(_as_json(marker)))
 
 
 def read_marker(target: Target, of: Range, *, whole: bool) -> Marker | None:
@@ -141,7 +157,7 @@ def marker_from(content: bytes, of: Range, path: str, target: Target, *, whole: 
             lost=tuple((one[0], one[1]) for one in told["lost"]),
         )
         sound = marker.of == of and marker.whole is whole and of.start <= marker.first <= marker.until <= of.end
-        sound = sound and (not whole or marker.until == of.end) and canonical_json(_as_json(marker)) == content
+        sound = sound and (not whole or marker.until == of.end) and sealed(_as_json(marker)) == content
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise _no_such_shape(path, target) from error
     if not sound:
@@ -149,13 +165,17 @@ def marker_from(content: bytes, of: Range, path: str, target: Target, *, whole: 
     return marker
 
 
-def ranges_in(target: Target, topic: str, partition: int, length: int) -> dict[int, Holding]:
+def ranges_in(
+    target: Target, topic: str, partition: int, length: int, *, passing_over: bool = False
+) -> dict[int, Holding]:
     """List the ranges of a partition that there is something of, by start.
 
-    Raises: ArchiveDamaged for a name that is no range's, DependencyError.
+    Raises: ArchiveDamaged for the name of an offset at which no range starts, unless they are passed over; DependencyError.
     """
     found: dict[int, Holding] = {}
     for start, whole in marked(target.names(ranges_folder(topic, partition))):
+        if start % length and passing_over:
+            continue
         if start % length:
             misplaced = f"{ranges_folder(topic, partition)}/{start:016d}"
             raise _no_such_shape(misplaced, target)
@@ -164,17 +184,50 @@ def ranges_in(target: Target, topic: str, partition: int, length: int) -> dict[i
 
 
 def partitions_in(target: Target, topic: str) -> list[int]:
-    """List the partitions that there is something of. Raises: DependencyError."""
-    names = target.names(ranges_folder(topic, 0).rpartition("/")[0])
-    return sorted(int(name) for name in names if name.isascii() and name.isdigit())
+    """List the partitions that there is something of, or was. Raises: DependencyError."""
+    ranges = target.names(ranges_folder(topic, 0).rpartition("/")[0])
+    return sorted({*numbered(ranges), *known_partitions(target, topic, held=False)})
+
+
+def known_partitions(target: Target, topic: str, *, held: bool) -> list[int]:
+    """List the partitions that the archive says it has, or of which it kept something. Raises: DependencyError."""
+    return numbered(target.names(f"{PARTITIONS}/{topic}"), HELD if held else WHOLE)
+
+
+def write_known(target: Target, topic: str, partition: int, *, held: bool) -> None:
+    """Say that there is a partition, or that something of it is kept; it stays as it is when it is said already.
+
+    Raises: DependencyError.
+    """
+    path, content = known_path(topic, partition, held=held), _known(topic, partition)
+    if target.read(path) != content:
+        target.write(path, content)
+
+
+def is_known(target: Target, topic: str, partition: int, *, held: bool) -> bool:
+    """Whether the archive says so. Raises: ArchiveDamaged for a file of another content; DependencyError."""
+    path = known_path(topic, partition, held=held)
+    content = target.read(path)
+    if content not in (None, _known(topic, partition)):
+        raise _no_such_shape(path, target)
+    return content is not None
+
+
+def sealed(told: Mapping[str, Any]) -> bytes:
+    """Give the bytes of one of these files."""
+    return canonical_json({**told, "seal": sha256(told)})
+
+
+def _known(topic: str, partition: int) -> bytes:
+    return sealed({"topic": topic, "partition": partition})
 
 
 def _as_bytes(identity: Identity) -> bytes:
-    return canonical_json({"format": FORMAT, **asdict(identity)})
+    return sealed({"format": FORMAT, **asdict(identity)})
 
 
 def _beginning(topic: str, partition: int, first: int) -> bytes:
-    return canonical_json({"topic": topic, "partition": partition, "first": first})
+    return sealed({"topic": topic, "partition": partition, "first": first})
 
 
 def _as_json(marker: Marker) -> dict[str, Any]:

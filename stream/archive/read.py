@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from stream.archive.layout import UNREADABLE, Range, day_in, quoted, range_of
+from stream.archive.layout import ARCHIVE, DAY, RANGES, UNREADABLE, Range, day_in, quoted, range_of
 from stream.archive.markers import Identity, Marker, partitions_in, ranges_in, read_identity, read_marker
 from stream.archive.range_spool import RangeSpool
 from stream.archive.rows import RECORD, ReadRow, read_rows, spooled, unspooled
 from stream.archive.target import Target
-from stream.errors import ConfigurationError, PoisonError
+from stream.errors import ArchiveDamaged, ConfigurationError, PoisonError
 from stream.wire.framing import Framing, SingleObject
 
 
@@ -100,9 +100,15 @@ def read_archive(
 
 
 def opened(target: Target) -> Identity:
-    """Say what an archive is of. Raises: ConfigurationError for what is no archive; as `read_identity`."""
+    """Say what an archive is of.
+
+    Raises: ConfigurationError for what is no archive; ArchiveDamaged for one that lost its name; as `read_identity`.
+    """
     identity = read_identity(target)
     if identity is None:
+        if any(name == RANGES or name.startswith(DAY) for name in target.names("")):
+            msg = f"the archive at {target.shown} has lost its {ARCHIVE}: put that back from a copy of the archive"
+            raise ArchiveDamaged(msg)
         msg = f"there is no archive at {target.shown}; `coach audit sink --to` makes one"
         raise ConfigurationError(msg)
     return identity

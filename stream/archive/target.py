@@ -32,6 +32,7 @@ LOCAL: Final = frozenset({"file", "local"})
 WHOLE_PUTS: Final = frozenset(  # an object is there with its last byte, or not at all
     {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oci", "ocilake", "oss", "memory"}
 )
+SYSTEM_FOLDER: Final = "lost+found"  # of the file system, where it is mounted at an archive's root; nobody may list it
 DRAFTS_AGE_MAX_S: Final = 86_400.0  # an older one was left by a process that was killed
 
 
@@ -156,6 +157,29 @@ class Target:
         return sorted(
             {name.rstrip("/").rpartition("/")[2] for name in map(str, found) if name.strip("/") != own} - {""}
         )
+
+    def walk(self, folder: str = "") -> Iterator[str]:
+        """Name every file below a folder, whatever it is called; a link is a file.
+
+        Raises: DiskUnavailable, ArchiveUnavailable.
+        """
+        with self._told(f"{folder or 'it'} cannot be listed"):
+            self.system.invalidate_cache()
+            own = self.full(folder).rstrip("/")
+            try:
+                found = self.system.ls(own, detail=True)
+            except (FileNotFoundError, NotADirectoryError):
+                return
+        for one in sorted(found, key=lambda entry: str(entry["name"])):
+            name = str(one["name"]).rstrip("/")
+            if name.strip("/") == own.strip("/"):
+                continue  # some stores list an object that stands for the folder itself
+            path = f"{folder}/{name.rpartition('/')[2]}".lstrip("/")
+            if one["type"] == "directory" and not one.get("islink"):
+                if path != SYSTEM_FOLDER:
+                    yield from self.walk(path)
+            else:
+                yield path
 
     def remove(self, path: str) -> None:
         """Take a file away, where there is one. Raises: DiskUnavailable, ArchiveUnavailable."""

@@ -1,45 +1,56 @@
 """Reads an archive back to be verified: each record as it was found, and whatever breaks a promise of the archive itself.
 
 The promises: ranges follow each other without a hole, and all but the last are whole; each file is there, byte for byte
-what its range file says, and no other file is; rows are of their range, in their file, in order, and none comes twice;
+what its range file says, and no other file is, whatever it is called; rows are of their range, in their file, in order, and none comes twice;
 each column says what the record says; and nothing on the topic was lost or unreadable.
 """
 
 from __future__ import annotations
 
-import re
-import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stream.archive.columns import RECORDS
-from stream.archive.layout import DAY, UNREADABLE, Range, begins_path, range_of, unreadable_path
-from stream.archive.markers import FileEntry, Identity, Marker, partitions_in, ranges_in, read_beginning
+from stream.archive.layout import (
+    UNREADABLE,
+    Range,
+    begins_path,
+    known_path,
+    marker_path,
+    range_of,
+    ranges_folder,
+    unreadable_path,
+)
+from stream.archive.markers import (
+    FileEntry,
+    Holding,
+    Identity,
+    Marker,
+    is_known,
+    partitions_in,
+    ranges_in,
+    read_beginning,
+)
 from stream.archive.range_files import digest_of, table_of
 from stream.archive.read import marker_of, opened
 from stream.archive.rows import ReadRow, read_rows, row_from
 from stream.archive.sources import Found
 from stream.archive.target import Target
+from stream.audit_log.stray_files import SETTLE_S, SETTLE_TRIES, Broken, StrayFiles
 from stream.errors import ArchiveDamaged
-
-SETTLE_TRIES: Final = 10  # for a sink that writes a range just now to say what it wrote
-SETTLE_S: Final = 0.5
-FILE_NAME: Final = re.compile(r".*-([0-9]{5,})-([0-9]{16,})(?:-[0-9a-f]{8})?\.parquet")
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
-    """A promise of the archive that does not hold: where, and what is wrong."""
+class Named:
+    """A file that the archive itself names."""
 
-    where: str
-    fault: str
+    path: str
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,68 +78,34 @@ class ArchiveCheck:
 
     def read(self) -> Iterator[Found | Broken]:
         """Give every record, and every fault. Raises: DependencyError."""
-        with closing(sqlite3.connect("")) as database:
-            database.execute("CREATE TABLE there (path TEXT PRIMARY KEY) WITHOUT ROWID")
-            for path in self._files_there():  # before the range files: what comes later is a sink's at work
-                database.execute("INSERT INTO there VALUES (?)", (path,))
+        with closing(StrayFiles(self._target, self._identity, self._sleep)) as files:
             for partition in partitions_in(self._target, self._identity.topic):
                 for one in self._partition(partition):
-                    if isinstance(one, FileEntry):
-                        database.execute("DELETE FROM there WHERE path = ?", (one.path,))
+                    if isinstance(one, Named):
+                        files.named(one.path)
                     else:
                         yield one
-            for (path,) in database.execute("SELECT path FROM there ORDER BY path"):
-                yield from self._unlisted(path)
+            yield from files.left()
 
-    def _files_there(self) -> Iterator[str]:
-        def below(folder: str, depth: int) -> Iterator[str]:
-            for name in self._target.names(folder):
-                path = f"{folder}/{name}"
-                if depth:
-                    yield from below(path, depth - 1)
-                else:
-                    yield path
-
-        for day in self._target.names(""):
-            if day.startswith(DAY):
-                yield from below(day, 2)
-        yield from below(UNREADABLE, 0)
-
-    def _unlisted(self, path: str) -> Iterator[Broken]:
-        """A file that no range file named; perhaps one does now, or the file is gone again."""
-        found = FILE_NAME.fullmatch(path)
-        if found is not None:
-            length = self._identity.range_offsets
-            of = range_of(self._identity.topic, int(found[1]), int(found[2]), length)
-            for tried in range(SETTLE_TRIES):
-                marker = marker_of(self._target, of)
-                named = marker is not None and path in [one.path for one in marker.all_files]
-                folder, _, name = path.rpartition("/")
-                if named or name not in self._target.names(folder):
-                    return
-                if marker is not None and marker.whole:
-                    break
-                if tried + 1 < SETTLE_TRIES:
-                    self._sleep(SETTLE_S)
-        yield Broken(path, "is a file that no range of the archive names: readers would count what it holds")
-
-    def _partition(self, partition: int) -> Iterator[Found | Broken | FileEntry]:
+    def _partition(self, partition: int) -> Iterator[Found | Broken | Named]:
         identity = self._identity
-        there = ranges_in(self._target, identity.topic, partition, identity.range_offsets)
+        there = self._ranges(partition)
+        yield from self._said(partition, there)
+        path = begins_path(identity.topic, partition)
+        yield Named(path)
         try:
             first = read_beginning(self._target, identity.topic, partition)
         except ArchiveDamaged as damaged:
             first = None
-            yield Broken(begins_path(identity.topic, partition), str(damaged))
+            yield Broken(path, str(damaged))
         else:
             if first is None:
-                yield Broken(
-                    begins_path(identity.topic, partition), "is missing: nothing says where the archive begins"
-                )
+                yield Broken(path, "is missing: nothing says where the archive begins")
         at = min(there, default=0) if first is None else first
         expected = range_of(identity.topic, partition, at, identity.range_offsets).start
-        for start in there:
+        for start, holding in there.items():
             of = range_of(identity.topic, partition, start, identity.range_offsets)
+            yield Named(marker_path(of, whole=holding != "tail"))
             if start != expected:
                 hole = f"{identity.topic}[{partition}]@{expected}..{start - 1}"
                 yield Broken(hole, "nothing says what was there: a range file is missing, or records were never kept")
@@ -139,7 +116,36 @@ class ArchiveCheck:
             except ArchiveDamaged as damaged:
                 yield Broken(of.where, str(damaged))
 
-    def _range(self, of: Range, *, first: int, is_last: bool) -> Iterator[Found | Broken | FileEntry]:
+    def _ranges(self, partition: int) -> dict[int, Holding]:
+        """The ranges of a partition, once a sink that writes its first one just now has written it."""
+        topic, length = self._identity.topic, self._identity.range_offsets
+        for tried in range(SETTLE_TRIES):
+            if tried:
+                self._sleep(SETTLE_S)
+            there = ranges_in(self._target, topic, partition, length, passing_over=True)
+            if there or self._target.read(known_path(topic, partition, held=True)) is None:
+                break
+        return there
+
+    def _said(self, partition: int, there: dict[int, Holding]) -> Iterator[Broken | Named]:
+        """What the archive says apart from the ranges: that there is this partition, and whether anything of it was kept."""
+        topic = self._identity.topic
+        for held in (False, True):
+            path = known_path(topic, partition, held=held)
+            yield Named(path)
+            try:
+                known = is_known(self._target, topic, partition, held=held)
+            except ArchiveDamaged as damaged:
+                yield Broken(path, str(damaged))
+                continue
+            if not known and (there or not held):
+                yield Broken(path, "is missing; the next sink writes it, when the rest is as it was")
+            elif known and held and not there:
+                fault = "is empty, and records of the partition were kept: its range files are gone; put them back from a copy"
+                also = "of the archive, or start a sink while the topic has the records (which also mends what a killed sink began)"
+                yield Broken(ranges_folder(topic, partition), f"{fault} {also}")
+
+    def _range(self, of: Range, *, first: int, is_last: bool) -> Iterator[Found | Broken | Named]:
         marker = self._settled(of)
         if marker is None:
             yield Broken(of.where, "its range file vanished while it was read")
@@ -158,7 +164,7 @@ class ArchiveCheck:
         self.extent.gaps += marker.until - marker.first - marker.rows - sum(end - gone for gone, end in marker.lost)
         offsets: set[int] = set()
         for entry in marker.all_files:
-            yield entry
+            yield Named(entry.path)
             self.extent.files += 1
             yield from self._file(entry, marker, offsets)
         if len(offsets) != marker.rows:
@@ -196,8 +202,10 @@ class ArchiveCheck:
                     yield Broken(entry.path, f"has {rows} rows, and its range file says {entry.rows}")
                 if not entry.path.startswith(UNREADABLE):
                     yield from _columns(file, entry.path, marker.of)
-        except (ArchiveDamaged, OSError) as damaged:
-            yield Broken(entry.path, str(damaged) or type(damaged).__name__)
+        except ArchiveDamaged as damaged:
+            yield Broken(entry.path, str(damaged))
+        except (pa.ArrowException, OSError, KeyError, ValueError, TypeError) as damaged:
+            yield Broken(entry.path, f"cannot be read as one of the archive's files ({type(damaged).__name__})")
 
     @staticmethod
     def _not_as_named(marker: Marker) -> str:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from stream.archive.sources import Found
-from stream.audit_log.archive_check import Broken
 from stream.audit_log.seen import Seen
+from stream.audit_log.stray_files import Broken
 from stream.errors import PoisonError
 from stream.recourse.answer import answer
 from stream.recourse.audit import verify

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
@@ -13,16 +14,35 @@ from stream.archive.layout import ARCHIVE, DAY, RANGES
 from stream.archive.markers import RANGE_OFFSETS, Identity, read_identity, write_identity
 from stream.archive.target import Target
 from stream.errors import ArchiveDamaged, ConfigurationError, KafkaUnavailable
+from stream.runtime.logs import librdkafka_log
 
 log = logging.getLogger(__name__)
 
 TOPIC_ID_WAIT_S: Final = 10.0
 
 
+@contextmanager
+def held_back() -> Iterator[list[str]]:
+    """Keep what librdkafka logs from the log meanwhile, and give it: an error's one line is to say it, and nothing beside."""
+    said: list[str] = []
+
+    def keep(record: logging.LogRecord) -> bool:
+        said.append(record.getMessage())
+        return False
+
+    librdkafka_log.addFilter(keep)
+    try:
+        yield said
+    finally:
+        librdkafka_log.removeFilter(keep)
+
+
 def topic_on_brokers(
-    consumer: Consumer, properties: Mapping[str, Any], topic: str, *, timeout_s: float
+    consumer: Consumer, properties: Mapping[str, Any], topic: str, *, timeout_s: float, said: Sequence[str] = ()
 ) -> tuple[str, str]:
     """Make sure that the topic is there; return the brokers' own names of it and of their cluster, empty for none.
+
+    `said` is what librdkafka logs meanwhile: why it got no answer, which its error does not tell.
 
     Raises: KafkaUnavailable, ConfigurationError.
     """
@@ -30,7 +50,13 @@ def topic_on_brokers(
     try:
         metadata = consumer.list_topics(topic, timeout=timeout_s)
     except KafkaException as error:
-        msg = f"no Kafka broker answered within {timeout_s:g} s at {brokers}: {error.args[0].str()}"
+        with suppress(KafkaException, RuntimeError):
+            consumer.poll(0)  # which is when it hands over what it has to log
+        why = said[0].rpartition("bootstrap: ")[2] if said else error.args[0].str()
+        msg = (
+            f"no Kafka broker answered within {timeout_s:g} s at {brokers}: {why}; is one there, and does it speak "
+            f"{properties.get('security.protocol', 'PLAINTEXT')} (COACH_KAFKA_SECURITY_PROTOCOL)?"
+        )
         raise KafkaUnavailable(msg) from error
     described = metadata.topics[topic]
     if described.error is not None:

@@ -13,19 +13,22 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
-from stream.archive.layout import marker_path, range_of
+from stream.archive.layout import begins_path, marker_path, range_of, ranges_folder
 from stream.archive.markers import (
     Holding,
     Identity,
     Marker,
+    is_known,
     ranges_in,
     read_beginning,
     read_marker,
     write_beginning,
+    write_known,
 )
 from stream.archive.open_range import OpenRange
 from stream.archive.rows import Stored, row_of, suspect
 from stream.archive.target import Target
+from stream.audit_log.still_there import make_sure, missing_of
 from stream.errors import ArchiveDamaged, ConfigurationError, RecordsLost
 from stream.wire.framing import Framing
 
@@ -33,6 +36,7 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 TAIL_SHARE_MAX: Final = 0.1  # of the time may go into writing tails: a slow store is written to less often
+SPANS_TOLD_MAX: Final = 5
 
 
 class Patiently(Protocol):
@@ -74,6 +78,8 @@ class PartitionWork:
     _there: dict[int, Holding] = field(default_factory=dict)
     _open: OpenRange | None = None
     _first: int = 0
+    _held: bool = False  # whether the archive says that something of the partition was kept
+    _begins: bool = True  # whether it says where the partition begins
     _unkept_since_s: float | None = None
     _kept_at_s: float = 0.0
     _keeping_s: float = 0.0
@@ -99,13 +105,26 @@ class PartitionWork:
     def _beginning(self) -> int:
         """The first offset that the archive is to have: of a new one what the topic still has, from now on for ever."""
         of_topic = self.identity.topic
+        self._held = self.patiently(lambda: is_known(self.target, of_topic, self.partition, held=True))
+        self.patiently(lambda: write_known(self.target, of_topic, self.partition, held=False))
+        if self._there and not self._held:
+            self._say_held()
         known = self.patiently(lambda: read_beginning(self.target, of_topic, self.partition))
+        self._begins = known is not None or not self._there
         if known is not None:
             return known
         if self._there:
             log.error("sink.beginning_lost", extra={"partition": self.partition, "first": min(self._there)})
             return min(self._there)
         low, _ = self.patiently(self.marks)
+        if self._held and low:
+            msg = (
+                f"the archive at {self.target.shown} kept records of {of_topic} partition {self.partition}, and "
+                f"{ranges_folder(of_topic, self.partition)} is gone; the topic has nothing below offset {low} any more. Put the "
+                f"partition's files back from a copy of the archive; is there none, remove _partitions/{of_topic}/"
+                f"{self.partition:05d}.held.json to have the partition begin at {low}"
+            )
+            raise ArchiveDamaged(msg)
         self.patiently(lambda: write_beginning(self.target, of_topic, self.partition, low))
         made = self.patiently(lambda: read_beginning(self.target, of_topic, self.partition))
         return low if made is None else made  # another sink may have made it at the same moment
@@ -145,6 +164,8 @@ class PartitionWork:
         """Show what is there of the last range, when its time has come, or now. Raises: as `take`."""
         if self._range.ahead and (now or self._due()):
             self._keep()
+        elif now:
+            self.patiently(self._make_sure)
 
     def close(self) -> None:
         """Let go of what it holds on this host; what is not whole will be read again."""
@@ -215,19 +236,47 @@ class PartitionWork:
 
     def _lose(self, opened: OpenRange, low: int) -> None:
         first, last = opened.until, min(low, opened.of.end) - 1
-        these = f"offsets {first} to {low - 1} of {opened.of.topic} partition {self.partition}"
         if not self.accept_loss:
+            gone = missing_of(opened.until, low, self._there, self.identity.range_offsets)
+            spans = ", ".join(f"{start} to {end - 1}" for start, end in gone[:SPANS_TOLD_MAX])
+            spans += f" and {len(gone) - SPANS_TOLD_MAX} more spans" if len(gone) > SPANS_TOLD_MAX else ""
             msg = (
-                f"{these} were deleted from the topic (retention) before the archive at {self.target.shown} had them; if they "
-                "are lost for good, say so once with --accept-loss: the archive will name them as lost, and go on"
+                f"offsets {spans} of {opened.of.topic} partition {self.partition} are not in the archive at {self.target.shown}, "
+                f"and were deleted from the topic (retention), which begins at {low}. {self._why_missing(opened)}If they are lost "
+                "for good, say so once with --accept-loss: the archive will name them as lost, and go on"
             )
             raise RecordsLost(msg)
         opened.lose(low)
         self.totals.lost += last - first + 1
         log.error("sink.records_lost", extra={"range": opened.of.where, "first": first, "last": last})
 
+    def _why_missing(self, opened: OpenRange) -> str:
+        if max(self._there, default=-1) <= opened.of.start:
+            return ""  # they came after all that it has
+        return (
+            f"It has later ranges, so {marker_path(opened.of, whole=True)} was there and is gone: put it back from a copy of "
+            "the archive; the range's other files may be where they were (`coach audit verify` names them). "
+        )
+
+    def _say_held(self) -> None:
+        self.patiently(lambda: write_known(self.target, self.identity.topic, self.partition, held=True))
+        self._held = True
+
+    def _make_sure(self) -> None:
+        """Make sure that the archive is still the one that was begun with. Raises: ArchiveDamaged, DependencyError."""
+        of = self._range.of
+        before = of.start - self.identity.range_offsets
+        paths = [begins_path(of.topic, of.partition)] if self._begins else []
+        if self._there.get(before) == "whole":
+            whole = range_of(of.topic, of.partition, before, self.identity.range_offsets)
+            paths = [marker_path(whole, whole=True)]
+        make_sure(self.target, self.identity, paths)
+
     def _keep(self) -> None:
         began_s = self.clock()
+        self.patiently(self._make_sure)
+        if not self._held:
+            self._say_held()
         marker = self.patiently(self._range.keep)
         self._kept_at_s = self.clock()
         self._keeping_s = self._kept_at_s - began_s

@@ -19,7 +19,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Kafka
 from stream.archive.markers import Identity
 from stream.archive.rows import Stored
 from stream.archive.target import Target
-from stream.audit_log.opening import open_archive, topic_on_brokers
+from stream.audit_log.opening import held_back, open_archive, topic_on_brokers
 from stream.audit_log.outages import GRACE_S, Outages
 from stream.audit_log.partition_work import PartitionWork, Totals
 from stream.audit_log.settings import SinkSettings
@@ -67,6 +67,7 @@ class Sink:
         self._identity: Identity | None = None
         self._consumer: Consumer | None = None
         self._committed: dict[int, int] = {}
+        self._last: dict[int, int] = {}  # its positions when it ended
         self.vitals = Vitals()
         self._outages = Outages(settings, self.vitals, self._stop.is_set)
         self.telling = Telling(
@@ -87,7 +88,14 @@ class Sink:
         self._consumer = consumer = self._make_consumer(properties)
         try:
             wait_s = max(self._settings.start_wait_s, 1.0)
-            topic_id, cluster_id = topic_on_brokers(consumer, properties, self._topic, timeout_s=wait_s)
+            with held_back() as said:  # by librdkafka: the one line of the error says it too
+                try:
+                    topic_id, cluster_id = topic_on_brokers(
+                        consumer, properties, self._topic, timeout_s=wait_s, said=said
+                    )
+                except KafkaUnavailable:
+                    self._close(consumer)
+                    raise
             found = Identity(topic=self._topic, range_offsets=0, topic_id=topic_id, cluster_id=cluster_id)
             self._identity = self._outages.patiently(
                 lambda: open_archive(self.target, found, self._own.sink_range_offsets)
@@ -109,7 +117,7 @@ class Sink:
             log.info("sink.abandoned", extra={"what_next": "what is not whole in the archive will be read again"})
         finally:
             self._close(consumer)
-        self.telling.tell(self._positions(), final=True)
+        self.telling.tell(self._last, final=True)
         return self.totals
 
     def _make_consumer(self, properties: dict[str, Any]) -> Consumer:
@@ -157,6 +165,8 @@ class Sink:
             self.telling.look(consumer, self._topic, self._positions(), every_s=self._settings.log_totals_every_s)
         for work in self._works.values():
             work.keep_tail(now=True)
+        self._last = self._positions()
+        self.telling.look_last(consumer, self._topic, self._last)
 
     def _receive(self, message: Message) -> None:
         error = message.error()

@@ -16,6 +16,7 @@ from stream.runtime.counters import Counters, counter, gauge
 log = logging.getLogger(__name__)
 
 LOOK_EVERY_S: Final = 1.0
+LAST_LOOK_S: Final = 5.0  # for the brokers to say where a partition ends; the first that is not told ends the look
 METERS: Final = (
     counter("sink_records_total", "Audit records read from the topic, those read again included."),
     counter("sink_unreadable_total", "What stood on the topic and is no audit record; kept apart, as bytes."),
@@ -66,6 +67,20 @@ class Telling:
         self._lags = lags
         if every_s and now_s - self._told_s >= every_s:
             self.tell(positions)
+
+    def look_last(self, consumer: Consumer, topic: str, positions: Mapping[int, int]) -> None:
+        """Ask the brokers themselves how far the topic's ends are, for the last line; as it was where they do not answer."""
+        lags = {number: lag for number, lag in self._lags.items() if number in positions}
+        for number, position in positions.items():
+            try:
+                _, high = consumer.get_watermark_offsets(
+                    TopicPartition(topic, number), timeout=LAST_LOOK_S, cached=False
+                )
+            except KafkaException as away:
+                log.info("sink.lag_unknown", extra={"partition": number, "why": away.args[0].str()})
+                break
+            lags[number] = max(0, high - position)
+        self._lags = lags
 
     def tell(self, positions: Mapping[int, int], *, final: bool = False) -> None:
         """Write the line."""

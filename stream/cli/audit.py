@@ -10,10 +10,11 @@ from pathlib import Path
 import click
 
 from stream.archive.sources import Found, from_jsonl, from_topic
-from stream.audit_log.archive_check import ArchiveCheck, Broken
+from stream.audit_log.archive_check import ArchiveCheck
 from stream.audit_log.check import Tally, check
 from stream.audit_log.settings import read_sink_settings
 from stream.audit_log.sink import Sink
+from stream.audit_log.stray_files import Broken
 from stream.bundle.open import open_bundle
 from stream.cli.progress import counted
 from stream.errors import ConfigurationError
@@ -94,7 +95,8 @@ def verify_records(
     click.echo(json.dumps(counts) if as_json else told)
     idle = model is not None and not tally.answered_again and not tally.wrong
     if idle:
-        click.echo(f"no record is of the bundle in {bundle}: nothing was answered again", err=True)
+        why = f"no record is of the bundle in {bundle}" if tally.records else f"there is no record in {source or topic}"
+        click.echo(f"{why}: nothing was answered again", err=True)
     ctx.exit(1 if tally.wrong or tally.broken or idle else 0)
 
 

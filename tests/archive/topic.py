@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import itertools
+import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -123,6 +124,37 @@ class DyingTarget(Target):
         self._step()
         super().remove(path)
         self._step()
+
+
+class PhotographedTarget(Target):
+    """A target of which a copy is kept from before and after each step: what a sink that dies there leaves behind."""
+
+    def __init__(self, uri: str, album: Path) -> None:
+        super().__init__(uri)
+        self._folder, self._album = Path(uri), album
+        self.photographs: list[Path] = []
+        self._seen: set[tuple[tuple[str, int, int], ...]] = set()
+
+    def _photograph(self) -> None:
+        """Copy it, unless it is as it was."""
+        files = [path for path in self._folder.rglob("*") if path.is_file()]
+        look = tuple(sorted((str(path), path.stat().st_ino, path.stat().st_size) for path in files))
+        if look not in self._seen:
+            self._seen.add(look)
+            self.photographs.append(self._album / f"{len(self.photographs):03d}")
+            shutil.copytree(self._folder, self.photographs[-1])
+
+    def keep(self, draft: Path, path: str) -> None:
+        """Before it, with the draft beside its place, and after it."""
+        self._photograph()
+        super().keep(draft, path)
+        self._photograph()
+
+    def remove(self, path: str) -> None:
+        """Before it and after it."""
+        self._photograph()
+        super().remove(path)
+        self._photograph()
 
 
 @dataclass(kw_only=True)

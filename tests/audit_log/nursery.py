@@ -45,12 +45,13 @@ class Nursery:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.communicate()
 
-    def start(self, *arguments: str, environment: Mapping[str, str], log: Path) -> Child:
-        """Start `coach` with these arguments."""
+    def start(self, *arguments: str, environment: Mapping[str, str], log: Path, folder: Path | None = None) -> Child:
+        """Start `coach` with these arguments, in a folder or else in the repository."""
         pipes = self._process.stdin, self._process.stdout
         assert pipes[0] is not None
         assert pipes[1] is not None
         order = {"arguments": arguments, "environment": dict(environment), "log": str(log)}
+        order["folder"] = str(folder or REPOSITORY)
         pipes[0].write(json.dumps(order) + "\n")
         pipes[0].flush()
         return Child(int(pipes[1].readline()), log)
@@ -111,6 +112,7 @@ def _child(order: Mapping[str, Any]) -> None:
     for descriptor in (1, 2):
         os.dup2(log, descriptor)
     os.environ.update(order["environment"])
+    os.chdir(order["folder"])
     from stream.cli.main import coach  # noqa: PLC0415 - it is there already
 
     coach(order["arguments"], prog_name="coach")
@@ -119,7 +121,10 @@ def _child(order: Mapping[str, Any]) -> None:
 def _main() -> None:
     import pyarrow.parquet  # noqa: F401, PLC0415 - so that the children have it
 
-    import stream.cli.audit  # noqa: F401, PLC0415 - as above
+    import stream.archive.target  # noqa: PLC0415 - as above
+    import stream.cli.audit  # noqa: PLC0415 - as above
+
+    stream.archive.target._to_disk = lambda path: None  # noqa: ARG005, SLF001 - as in conftest.py: processes die, and no machine
 
     children: dict[int, str] = {}
 

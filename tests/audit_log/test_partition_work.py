@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
+from typing import Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stream.archive.layout import range_of
-from stream.archive.markers import read_marker
+from stream.archive.markers import Identity, read_marker, write_identity
 from stream.archive.read import read_archive
 from stream.archive.target import Target
 from stream.audit_log.archive_check import ArchiveCheck
 from stream.audit_log.check import Tally, check
+from stream.audit_log.still_there import missing_of
 from stream.errors import ArchiveDamaged, ConfigurationError, RecordsLost
 from tests.archive.topic import MemoryTopic, audit_record, feed, files_of, plain_topic, sink_once, stored, work_on
 
@@ -241,3 +248,86 @@ def test_a_topic_in_an_archive_of_plain_records_is_counted(tmp_path: Path) -> No
     """Given garbage among records, then totals say how many of each there were."""
     totals = sink_once(plain_topic(20), Target(str(tmp_path)))
     assert (totals.records, totals.unreadable, totals.suspect) == (18, 2, 0)
+
+
+def exchange(folder: Path) -> None:
+    """Put another archive's name in its place."""
+    (folder / "_archive.json").unlink()
+    write_identity(Target(str(folder)), Identity(topic="audit", range_offsets=LENGTH, topic_id="two"))
+
+
+WIPED: Final[
+    dict[str, tuple[Callable[[Path], object], str]]
+] = {  # what somebody did to an archive under a sink, and what it says is lost
+    "all": (shutil.rmtree, "lost _archive.json"),
+    "its name": (lambda folder: (folder / "_archive.json").unlink(), "lost _archive.json"),
+    "its ranges": (lambda folder: shutil.rmtree(folder / "_ranges"), "lost _ranges/audit/00000/"),
+    "another": (exchange, "there is another archive now"),
+}
+
+
+@pytest.mark.parametrize("wiped", WIPED)
+@pytest.mark.parametrize("seen", [3, 12])
+def test_an_archive_that_goes_away_under_a_sink_is_missed(
+    topic: MemoryTopic, tmp_path: Path, wiped: str, seen: int
+) -> None:
+    """Given a sink in its first range or a later one, when the archive is wiped under it, then it writes nothing more and says what is gone and what to do, at its next range, its next tail, or its end."""
+    how, said = WIPED[wiped]
+    for then in ("a range", "a tail", "the end"):
+        folder = tmp_path / then
+        work = work_on(topic, Target(str(folder)))
+        feed(topic, work, until=seen)
+        if then == "the end":
+            work.keep_tail(now=True)
+        how(folder)
+        before = files_of(folder) if folder.exists() else {}
+        go_on = partial(work.reached, 20) if then == "a range" else partial(work.keep_tail, now=True)
+        with pytest.raises(ArchiveDamaged, match=said) as told:
+            go_on()
+        assert "start the sink" in str(told.value)
+        assert (files_of(folder) if folder.exists() else {}) == before
+        work.close()
+
+
+def test_a_lost_range_file_is_told_as_what_it_is(topic: MemoryTopic, tmp_path: Path) -> None:
+    """Given a whole range without its range file, when the topic no longer has it nor some of what is kept, then only that range is said to be missing, with its place and what to do; accepted, the file that is left is named with how to mend it."""
+    sink_once(topic, Target(str(tmp_path)))
+    before = files_of(tmp_path)
+    lost = tmp_path / "_ranges" / "audit" / "00000" / "0000000000000000.json"
+    content = lost.read_bytes()
+    lost.unlink()
+    topic.low[0] = 18
+    with pytest.raises(RecordsLost, match="offsets 0 to 7 of audit partition 0 are not in the archive") as told:
+        sink_once(topic, Target(str(tmp_path)))
+    assert "_ranges/audit/00000/0000000000000000.json was there and is gone: put it back" in str(told.value)
+    assert any("0000000000000000.json is missing or damaged: put that back" in fault for fault in faults(tmp_path))
+    assert sink_once(topic, Target(str(tmp_path)), accept_loss=True).lost == 8
+    assert any("put an older copy of the range file in that place" in fault for fault in faults(tmp_path))
+    lost.write_bytes(content)
+    sink_once(topic, Target(str(tmp_path)))
+    assert files_of(tmp_path) == before
+    assert faults(tmp_path) == []
+
+
+def test_a_partition_whose_folder_is_gone_is_filled_again_or_told(topic: MemoryTopic, tmp_path: Path) -> None:
+    """Given an archive that lost a partition's ranges and its beginning, when the topic has all of it, then a sink makes it whole; when it has not, then the sink refuses and says what to do."""
+    sink_once(topic, Target(str(tmp_path)))
+    before = files_of(tmp_path)
+    shutil.rmtree(tmp_path / "_ranges")
+    sink_once(topic, Target(str(tmp_path)))
+    assert files_of(tmp_path) == before
+    shutil.rmtree(tmp_path / "_ranges")
+    topic.low[0] = 5
+    with pytest.raises(ArchiveDamaged, match="_ranges/audit/00000 is gone; the topic has nothing below offset 5"):
+        sink_once(topic, Target(str(tmp_path)))
+    (tmp_path / "_partitions" / "audit" / "00000.held.json").unlink()
+    assert sink_once(topic, Target(str(tmp_path))).records == 15
+
+
+@given(first=st.integers(0, 40), end=st.integers(0, 60), there=st.sets(st.integers(0, 8)))
+def test_what_is_missing_is_what_no_range_has(first: int, end: int, there: set[int]) -> None:
+    """Given any ranges, then the spans named as missing hold each offset that no other range has, and no more, and never touch."""
+    spans = missing_of(first, end, {LENGTH * one: "whole" for one in there}, LENGTH)
+    found = [offset for start, until in spans for offset in range(start, until)]
+    assert found == [at for at in range(first, end) if at // LENGTH not in there or at // LENGTH == first // LENGTH]
+    assert all(until < start for (_, until), (start, _) in pairwise(spans))

@@ -7,9 +7,8 @@ import os
 import random
 import re
 import shlex
+import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -106,13 +105,16 @@ def each_once(here: Room, folder: Path) -> None:
             assert one.record == decode(topic[one.partition, one.offset].value() or b"")[1]
 
 
-# Of each life: how many records come, half of them once it has its partitions. They are 60 a partition, which is more
-# than a range, so that each partition keeps a range and another range or a tail: at least four in all, and the sink dies
-# at one of the first three.
-A_LIFE = 120
-KEPT_MAX = 3
-MOMENT_MAX_S = 0.06
-AMID_WORK_MIN = 0.8  # of the kills fall while records of the topic are not in the archive
+# Of each life: how many records come, half of them once it has its partitions. They are 16 a partition and a range is 10,
+# so that each partition keeps a range and another one or a tail: at least four in all. It dies after one of these, or when it
+# shows a tail while further records come; in both cases after a moment in which it goes on.
+A_LIFE = 32
+SHORT = 10
+KEPT_MAX = 4
+AFTER_TAIL = 6
+AT_TAIL = 0.35
+MOMENT_MIN_S, MOMENT_MAX_S = 0.02, 0.2
+AMID_WORK_MIN = 0.75  # of the kills fall while records of the topic are not in the archive
 SEED = 20261128  # CI must say the same of the same commit
 KILLS = [
     pytest.param(20, id="20"),
@@ -134,14 +136,16 @@ def test_killed_at_random_points_it_writes_what_an_undisturbed_one_writes(
         records.grant(A_LIFE)
     amid = sum(one.missing > 0 for one in lives)
     torn = sum(one.torn for one in lives)
-    print(f"seed {seed}: {kills} kills, {amid} amid work, {torn} of them between a range's files and its range file")
+    print(
+        f"seed {seed}: {kills} kills, {amid} amid work, {torn} of them amid a range: with files that no range file names"
+    )
     print(*(f"+{one.progress} (-{one.missing})" for one in lives))
     assert amid >= AMID_WORK_MIN * kills
     assert all(one.progress > 0 for one in lives)
-    sinks.once(folder)
-    totals = sinks.once(tmp_path / "undisturbed")
-    assert totals["records"] == records.granted == (kills + 1) * A_LIFE
-    assert totals["ranges"] >= records.granted // int(RANGE) - 2
+    sinks.once(folder, sink_range_offsets="0")
+    totals = sinks.once(tmp_path / "undisturbed", sink_range_offsets=str(SHORT))
+    assert totals["records"] == records.granted >= (kills + 1) * A_LIFE
+    assert totals["ranges"] >= records.granted // SHORT - 2
     assert files_of(folder) == files_of(tmp_path / "undisturbed")
     each_once(here, folder)
 
@@ -156,17 +160,21 @@ class Life:
 
 
 def one_life(sinks: Sinks, folder: Path, records: Trickle, chance: random.Random) -> Life:
-    """Let a sink begin, work for a seeded number of further ranges and tails and a seeded moment, and kill it."""
-    before = kept(folder)
+    """Let a sink begin, work until it kept a seeded number of ranges and tails and for a seeded moment, and kill it."""
+    before, known = kept(folder), unnamed(folder)
     records.grant(A_LIFE // 2)
-    child = sinks.start(folder, name="one")
+    child = sinks.start(folder, name="one", sink_range_offsets=str(SHORT))
     child.until("sink.assigned")
     records.grant(A_LIFE // 2)
-    child.until("sink.range_kept", "sink.tail_kept", count=chance.randint(1, KEPT_MAX))
-    time.sleep(chance.random() * MOMENT_MAX_S)
+    if chance.random() < AT_TAIL and records.granted // 2 % SHORT:  # else no tail remains to be shown
+        child.until("sink.tail_kept")
+        records.grant(AFTER_TAIL)
+    else:
+        child.until("sink.range_kept", "sink.tail_kept", count=chance.randint(1, KEPT_MAX))
+    time.sleep(chance.uniform(MOMENT_MIN_S, MOMENT_MAX_S))
     child.kill()
     after = kept(folder)
-    return Life(progress=after - before, missing=records.there - after, torn=bool(unnamed(folder)))
+    return Life(progress=after - before, missing=records.there - after, torn=bool(unnamed(folder) - known))
 
 
 @pytest.mark.chaos
@@ -212,6 +220,34 @@ def test_a_quiet_topic_is_in_the_archive_soon_and_a_stop_leaves_nothing_behind(
     assert child.wait() == 0
     each_once(here, tmp_path / "quiet")
     assert child.events("sink.ended")[0]["records"] == 4
+
+
+def test_the_last_line_tells_the_lag_at_the_end(here: Room, sinks: Sinks, tmp_path: Path) -> None:
+    """Given a sink that brings all that is there in less than a second, when it ends, then its last line tells where it is and that nothing is left."""
+    write(here, 0, 150)
+    sinks.once(tmp_path / "quick")
+    (ended,) = sinks.started[0].events("sink.ended")
+    assert (ended["lag"], ended["records"], ended["positions"]) == (0, 150, {"0": 75, "1": 75})
+
+
+def test_an_archive_wiped_under_a_sink_ends_it(here: Room, sinks: Sinks, tmp_path: Path) -> None:
+    """Given a sink at work, when its archive is removed and records come, then it ends with 1 and one line that says what is gone and what to do."""
+    child = sinks.start(tmp_path / "wiped")
+    write(here, 0, 30)
+    child.until("sink.tail_kept", count=2)
+    shutil.rmtree(tmp_path / "wiped")
+    write(here, 30, 100)
+    assert child.wait() == 1
+    assert "lost _archive.json while a sink worked on it" in child.log.read_text()
+
+
+def test_brokers_that_are_not_there_are_one_line(sinks: Sinks, tmp_path: Path) -> None:
+    """Given no broker, when a sink begins, then it ends with 3 and one line, which says why and names the protocol's setting."""
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    child = sinks.start(tmp_path, kafka_brokers=address, start_wait_s="1")
+    assert child.wait() == 3
+    (line,) = child.log.read_text().splitlines()
+    assert re.fullmatch(rf"coach: no Kafka broker answered within 1 s at {address}: .* \(COACH_KAFKA_\w+\)\?", line)
 
 
 def test_what_is_no_audit_record_is_kept_counted_and_told(here: Room, sinks: Sinks, tmp_path: Path) -> None:
@@ -289,20 +325,18 @@ def test_a_target_that_cannot_be_written_is_waited_for_and_then_named(here: Room
     assert "COACH_OUTAGE_MAX_S=1" in said
 
 
-def test_the_commands_of_the_page_do_what_it_says(here: Room, tmp_path: Path) -> None:
+def test_the_commands_of_the_page_do_what_it_says(here: Room, nursery: Nursery, tmp_path: Path) -> None:
     """Given the commands of docs/audit-archive.md, when they run in an empty folder, then each ends with 0."""
     write(here, 0, 30)
     blocks = re.findall(r"```bash\n(.*?)```", (REPOSITORY / "docs" / "audit-archive.md").read_text(), re.DOTALL)
-    lines = [line for block in blocks for line in block.splitlines()]
+    lines = [shlex.split(line) for block in blocks for line in block.splitlines()]
     assert lines
-    for line in lines:
-        own = here.environment | {"PYTHONPATH": str(REPOSITORY)}
-        command = [sys.executable, "-m", "stream.cli.main", *shlex.split(line)[1:]]
-        done = subprocess.run(
-            command, cwd=tmp_path, env={**os.environ, **own}, capture_output=True, text=True, timeout=60, check=False
-        )
-        assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("30 records, 0 wrong")
+    for number, (program, *arguments) in enumerate(lines):
+        assert program == "coach"
+        log = here.folder / f"command-{number}.log"
+        child = nursery.start(*arguments, environment=here.environment, log=log, folder=tmp_path)
+        assert child.wait() == 0, log.read_text()
+    assert log.read_text().startswith("30 records, 0 wrong")
 
 
 def test_brokers_that_go_away_come_back_to_a_sink_that_waited(

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
+from stream.archive.markers import sealed
 from stream.archive.target import Target
 from stream.cli.main import coach
 from tests.archive.topic import MemoryTopic, audit_record, plain_topic, sink_once, stored
@@ -29,7 +30,8 @@ def run(*words: str | Path) -> Result:
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """No sink is at work here that would settle anything."""
-    monkeypatch.setattr("stream.audit_log.archive_check.SETTLE_S", 0.0)
+    for module in ("stray_files", "archive_check"):
+        monkeypatch.setattr(f"stream.audit_log.{module}.SETTLE_S", 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +62,11 @@ def marker(archive: Path, start: int, partition: int = 0, tail: str = "") -> Pat
     return archive / "_ranges" / "audit" / f"{partition:05d}" / f"{start:016d}{tail}.json"
 
 
+def resealed(told: Json) -> bytes:
+    """A range file that says this, as somebody would write it who knows the format."""
+    return sealed({name: value for name, value in told.items() if name != "seal"})
+
+
 def rewrite(archive: Path, file: Path, change: Callable[[pa.Table], pa.Table]) -> None:
     """Change a file, and what its range file says of it, as somebody would who knows the format."""
     with file.open("rb") as content:
@@ -71,7 +78,7 @@ def rewrite(archive: Path, file: Path, change: Callable[[pa.Table], pa.Table]) -
         if entry["path"] == str(file.relative_to(archive)):
             written = file.read_bytes()
             entry |= {"bytes": len(written), "rows": len(table), "sha256": hashlib.sha256(written).hexdigest()}
-    of.write_text(json.dumps(told, separators=(",", ":"), sort_keys=True))
+    of.write_bytes(resealed(told))
 
 
 def with_column(name: str, value: object) -> Callable[[pa.Table], pa.Table]:
@@ -111,7 +118,7 @@ def retell(archive: Path, *, tail: str = "", **changes: Any) -> None:
     """Change what a range file says."""
     told = json.loads(marker(archive, 8).read_text()) | changes
     marker(archive, 8).unlink()
-    marker(archive, 8, tail=tail).write_text(json.dumps(told, separators=(",", ":"), sort_keys=True))
+    marker(archive, 8, tail=tail).write_bytes(resealed(told))
 
 
 def flip(file: Path) -> None:
@@ -217,3 +224,20 @@ def test_what_is_no_archive_is_a_matter_of_usage(tmp_path: Path) -> None:
     assert done.exit_code == 2
     assert "gcsfs" in done.stderr
     assert "secret" not in done.stderr
+
+
+def test_a_damaged_range_file_hides_nothing_else(archive: Path) -> None:
+    """Given a damaged range file, a file too many and a changed record elsewhere, then each is named, what holds is counted, and the last line is there."""
+    marker(archive, 0).write_text("{")
+    (archive / "notes.txt").write_text("a file")
+    flip(files(archive, 8, partition=1)[0])
+    done = run(archive)
+    assert done.exit_code == 1
+    assert "0000000000000000.json is not what this software writes there" in done.stderr
+    assert "notes.txt: is none of the archive's files" in done.stderr
+    assert (
+        f"{files(archive, 8, partition=1)[0].relative_to(archive)}: is not the file that its range file" in done.stderr
+    )
+    for file in files(archive, 0):
+        assert f"{file.relative_to(archive)}: is a file that no range of the archive names" in done.stderr
+    assert " files of 6 ranges (" in done.stdout

@@ -88,7 +88,7 @@ def test_an_empty_file_has_no_records(tmp_path: Path, room: Path) -> None:
     assert (run(path).exit_code, run(path).stdout) == (0, "0 records, 0 wrong, 0 equal duplicates\n")
     done = run(path, "--bundle", room / "bundle")
     assert done.exit_code == 1
-    assert "no record is of the bundle" in done.stderr
+    assert f"there is no record in {path}: nothing was answered again" in done.stderr
 
 
 def test_another_bundle_is_no_proof(room: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Final, Self
 
 from confluent_kafka import KafkaError, Message, Producer
 
+from stream.archive.layout import DRAFTS
 from stream.wire.avro_records import encode
 from tests.archive.topic import audit_record
 from tests.service.room import Room
@@ -108,7 +109,8 @@ def kept(folder: Path) -> int:
     return sum(found.values())
 
 
-def unnamed(folder: Path) -> list[str]:
-    """Files of records that no range file names: their sink died before it could say that they are whole."""
+def unnamed(folder: Path) -> set[str]:
+    """Files, whole or in the making, that no range file names: their sink died before it could say that a range is there."""
     named = " ".join(path.read_text() for path in folder.glob("_ranges/*/*/*.json"))
-    return [path.name for path in folder.glob("day=*/**/*.parquet") if path.name not in named]
+    found = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    return {path for path in found if (path.startswith("day=") and path not in named) or DRAFTS in Path(path).parts}
