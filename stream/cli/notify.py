@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -16,6 +16,9 @@ from stream.runtime.described import documentation, masked
 from stream.runtime.logs import set_up_logging
 from stream.runtime.settings import read_settings
 
+if TYPE_CHECKING:
+    from stream.notify.preview_folder import Totals
+
 FAULTS_SHOWN_MAX: Final = 20
 EXAMPLE: Final = """\b
 Example:
@@ -24,13 +27,14 @@ Example:
   coach notify --print-config"""
 CHECK_EXAMPLE: Final = """\b
 Example:
-  coach notify check --contacts contacts.csv --offline"""
+  coach notify check --contacts contacts.csv --offline
+  coach notify check --contacts contacts.csv --offline --input answers.jsonl"""
 TEMPLATES_EXAMPLE: Final = """\b
 Example:
   coach notify templates --out templates/letters"""
 PREVIEW_EXAMPLE: Final = """\b
 Example:
-  coach notify preview --input answers.jsonl --out letters/"""
+  coach notify preview --input answers.jsonl --out preview"""
 
 
 @click.group(
@@ -93,6 +97,12 @@ def notify(
 @notify.command(epilog=CHECK_EXAMPLE, short_help="Check settings, templates and contacts; send nothing.")
 @click.option("--contacts", help="As for `coach notify`.")
 @click.option("--templates", help="As for `coach notify`.")
+@click.option(
+    "--input",
+    "answers",
+    type=click.Path(path_type=Path),
+    help="JSONL that `coach recommend` wrote: also say how many letters name features without a label.",
+)
 @click.option("--offline", is_flag=True, help="Ask neither the mail server nor an HTTP look-up.")
 @click.option("--locale", help="Locale of the sample letter.")
 @click.option(
@@ -105,6 +115,7 @@ def check(
     *,
     contacts: str | None,
     templates: str | None,
+    answers: Path | None,
     offline: bool,
     locale: str | None,
     page: Path | None,
@@ -121,7 +132,7 @@ def check(
 
     given = {"notify_contacts": contacts, "notify_templates": templates}
     settings = read_notify_settings(None, **{**named, **{name: value for name, value in given.items() if value}})
-    told = findings(settings, offline=offline)
+    told = findings(settings, offline=offline, answers=answers)
     letter = sample(settings, locale or settings.notify_locale)
     if page is not None:
         page.write_text(letter.html, encoding="utf-8")
@@ -158,36 +169,34 @@ def preview(
     """Write the letters that these answers would give, as HTML and text, to a made-up recipient. Sends nothing.
 
     For who writes templates: change one, run it again, and open index.html in a browser. Settings that are not made yet
-    stand in the letters by their names.
+    stand in the letters by their names. A folder that holds letters to applicants is refused, and `coach notify` refuses
+    one that holds a preview.
 
-    Exit codes: 0 done; 1 an answer makes no letter, each named; 2 a setting, template or file is wrong.
+    Exit codes: 0 done; 1 an answer makes no letter (the first 20 are named); 2 a setting, template or file is wrong.
     """
     from itertools import islice  # noqa: PLC0415 - beside its only use
 
     from stream.notify.notice import KIND  # noqa: PLC0415 - as above
-    from stream.notify.preview import PreviewFolder, previews  # noqa: PLC0415 - as above
+    from stream.notify.preview import EXPECTED, previews  # noqa: PLC0415 - as above
+    from stream.notify.preview_folder import PreviewFolder, Totals  # noqa: PLC0415 - as above
     from stream.notify.run import loaded_templates  # noqa: PLC0415 - as above
 
     given = {"notify_templates": templates, "notify_locale": locale}
     settings = read_notify_settings(None, **{**ctx.obj, **{name: value for name, value in given.items() if value}})
     chosen = loaded_templates(settings).find(KIND, settings.notify_locale)
-    folder = PreviewFolder(out, chosen.locale)
-    written = without = wrong = 0
-    for one in islice(counted(previews(source, settings, chosen, time.time_ns() // 1_000_000), "letters"), limit):
-        folder.write(one)
-        written += one.letter is not None
-        without += one.letter is None
-        if one.is_wrong:
-            wrong += 1
-            if wrong <= FAULTS_SHOWN_MAX:
-                click.echo(f"{one.decision_id}: {one.why}", err=True)
+    folder, totals = PreviewFolder(out, chosen.locale), Totals()
+    wrong: list[str] = []
+    for one in islice(counted(previews(source, settings, chosen, time.time_ns() // 1_000_000), "lines"), limit):
+        totals.add(one)
+        if not one.is_wrong or totals.wrong <= FAULTS_SHOWN_MAX:
+            folder.write(one)
+        if one.is_wrong and len(wrong) < FAULTS_SHOWN_MAX:
+            wrong.append(f"{one.decision_id}: {one.why}")
+    if totals.no_answers and totals.no_answers == totals.letters + totals.without:
+        msg = f"--input {source}: none of its {totals.no_answers} lines is an answer; give {EXPECTED}"
+        raise ConfigurationError(msg)
     folder.finish()
-    if as_json:
-        click.echo(
-            json.dumps({"letters": written, "without": without, "wrong": wrong, "index": str(out / "index.html")})
-        )
-    else:
-        click.echo(f"{written} letters, {without} answers without one, {wrong} of them wrong; see {out / 'index.html'}")
+    _tell_previews(wrong, totals, index=out / "index.html", as_json=as_json)
     ctx.exit(1 if wrong else 0)
 
 
@@ -210,6 +219,29 @@ def templates(*, out: Path) -> None:
         msg = f"--out {out}: {error.strerror or error}"
         raise ConfigurationError(msg) from error
     click.echo(f"{out}: {', '.join(sorted(path.name for path in out.iterdir() if path.is_dir()))}")
+
+
+def _tell_previews(wrong: list[str], totals: Totals, *, index: Path, as_json: bool) -> None:
+    for line in wrong:
+        click.echo(line, err=True)
+    if totals.wrong > len(wrong):
+        click.echo(f"... and {totals.wrong - len(wrong)} more that make no letter", err=True)
+    if totals.unlabelled:
+        click.echo(totals.labels_told(), err=True)
+    if as_json:
+        told = {
+            "letters": totals.letters,
+            "without": totals.without,
+            "wrong": totals.wrong,
+            "unlabelled_letters": totals.unlabelled_letters,
+            "unlabelled_features": totals.unlabelled,
+            "index": str(index),
+        }
+        click.echo(json.dumps(told))
+        return
+    click.echo(
+        f"{totals.letters} letters, {totals.without} answers without one, {totals.wrong} of them wrong; see {index}"
+    )
 
 
 def _print_config(settings: NotifySettings, *, as_json: bool) -> None:

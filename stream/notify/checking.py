@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Final
 
+from stream.errors import ConfigurationError
 from stream.events import Action, Recommendation, RecommendedTier, TierName
 from stream.notify.contact_lookup import contacts_of
 from stream.notify.mail import Mail
 from stream.notify.notice import KIND
-from stream.notify.preview import RECIPIENT, filled
+from stream.notify.outbox import refuse_preview
+from stream.notify.preview import EXPECTED, RECIPIENT, filled, previews
+from stream.notify.preview_folder import Totals
+from stream.notify.remarks import missing_by_law
 from stream.notify.run import loaded_templates
 from stream.notify.settings import NotifySettings
-from stream.notify.templates import Letter
+from stream.notify.templates import Letter, LetterTemplates
 from stream.notify.view import creditor_of, view_of
 from stream.wire.times import rfc3339
 
 DAY_MS: Final = 86_400_000
 
 
-def findings(settings: NotifySettings, *, offline: bool) -> list[str]:
+def findings(settings: NotifySettings, *, offline: bool, answers: Path | None = None) -> list[str]:
     """Say what was found, a line each; ask nobody outside this host when `offline`.
+
+    `answers`: of `coach recommend`, to look for features without a label in their letters.
 
     Raises: ConfigurationError, ContactsUnavailable, MailUnavailable, DiskUnavailable.
     """
+    refuse_preview(settings.notify_outbox, "COACH_NOTIFY_OUTBOX")
+    if "files" in settings.channels:
+        refuse_preview(settings.notify_files, "COACH_NOTIFY_FILES")
     templates = loaded_templates(settings)
     told = [f"templates: {one.locale}, version {one.version[:16]}" for one in templates.of.values()]
     is_remote = settings.notify_contacts.startswith(("http://", "https://"))
@@ -37,7 +47,23 @@ def findings(settings: NotifySettings, *, offline: bool) -> list[str]:
         told.append("the mail server was not asked" if offline else Mail(settings).check())
     missing = [name for name in ("notify_lender_name", "notify_lender_contact") if not getattr(settings, name)]
     told += [f"COACH_{name.upper()} is not set, and `coach notify` will ask for it" for name in missing]
+    told += [f"WARNING: {name} is not set: {why}" for name, why in missing_by_law(settings).items()]
+    if answers is not None:
+        told += _of_answers(answers, settings, templates.find(KIND, settings.notify_locale))
     return told
+
+
+def _of_answers(source: Path, settings: NotifySettings, templates: LetterTemplates) -> list[str]:
+    totals = Totals()
+    for one in previews(source, settings, templates, time.time_ns() // 1_000_000):
+        totals.add(one)
+    if totals.no_answers and totals.no_answers == totals.letters + totals.without:
+        msg = f"--input {source}: none of its {totals.no_answers} lines is an answer; give {EXPECTED}"
+        raise ConfigurationError(msg)
+    told = [f"{source}: {totals.letters} letters, {totals.without} answers without one, {totals.wrong} of them wrong"]
+    if totals.unlabelled:
+        return [*told, f"WARNING: {totals.labels_told()}"]
+    return [*told, "each feature that these letters name has a label"]
 
 
 def sample(settings: NotifySettings, locale: str) -> Letter:
@@ -56,7 +82,7 @@ def sample(settings: NotifySettings, locale: str) -> Letter:
 
 
 def sample_recommendation(now_ms: int) -> Recommendation:
-    """A made-up answer with two ways to an approval."""
+    """A made-up answer with two ways to an approval, of which the second takes more and scores better."""
 
     def action(feature: str, label: str, start: float, end: float, unit: str) -> Action:
         direction = "increase" if end > start else "decrease"
@@ -72,8 +98,8 @@ def sample_recommendation(now_ms: int) -> Recommendation:
         "recommendation_id": "sample", "decision_id": "d-4711", "subject_ref": "s-09ae", "model_id": "sample",
         "model_version": "1", "revision": 1, "status": "ok", "proven": None,
         "tiers": [
-            _tier("near", [term, amount]),
-            _tier("mid", [debt]),
+            _tier("near", [term, amount], effort=1.0, margin=0.1),
+            _tier("mid", [term, debt], effort=2.0, margin=0.4),
         ],
         "reasons": [
             {"code": "A", "text": "You asked for a long term", "feature": "duration"},
@@ -86,8 +112,8 @@ def sample_recommendation(now_ms: int) -> Recommendation:
     }  # fmt: skip
 
 
-def _tier(name: TierName, actions: list[Action]) -> RecommendedTier:
+def _tier(name: TierName, actions: list[Action], *, effort: float, margin: float) -> RecommendedTier:
     return {
-        "tier": name, "actions": actions, "margin": 0.1, "probability": 0.52, "effort": 1.0, "robust_share": None,
+        "tier": name, "actions": actions, "margin": margin, "probability": 0.52, "effort": effort, "robust_share": None,
         "withheld": [],
     }  # fmt: skip

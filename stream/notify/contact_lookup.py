@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import httpx2
 import orjson
@@ -14,11 +15,15 @@ import orjson
 from stream.errors import ContactRefused, ContactsUnavailable
 from stream.notify.contact import Contact, Contacts, NoContacts, read_contact
 from stream.notify.contact_files import CsvContacts, SqliteContacts
+from stream.notify.deadlines import Deadlines
+from stream.notify.http_exchange import Http
 from stream.notify.settings import SUBJECT_REF, NotifySettings
 
 FOUND: Final = 200
 UNKNOWN: Final = 404
 ANSWER_BYTES_MAX: Final = 64 * 1024
+SUBJECT_REF_CHARACTERS_MAX: Final = 500
+DOTS: Final = frozenset({".", ".."})  # what clients, proxies and servers take for steps along a path
 PAUSE_S: Final = 0.2  # before the second try; twice that before the third
 
 
@@ -26,22 +31,33 @@ class HttpContacts:
     """One look-up an applicant, over a connection that is kept open."""
 
     def __init__(
-        self, url: str, *, token: str, timeout_s: float, tries: int, sleep: Callable[[float], None] = time.sleep
+        self,
+        url: str,
+        *,
+        token: str,
+        timeout_s: float,
+        tries: int,
+        sleep: Callable[[float], None] = time.sleep,
+        deadlines: Deadlines | None = None,
     ) -> None:
-        """`url` holds {subject_ref} once; redirects are not followed, so that the token stays where it belongs."""
+        """`url` holds {subject_ref} once. `timeout_s` bounds each try as a whole."""
         self._url = url
         self._tries = tries
         self._sleep = sleep
-        headers = {"Accept": "application/json", "User-Agent": "coach-stream"}
+        # Nothing packed: what is small on the way could be anything in memory.
+        headers = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "coach-stream"}
         if token:
             headers["Authorization"] = f"Bearer {token}"
-        self._client = httpx2.Client(timeout=timeout_s, headers=headers, follow_redirects=False)
+        self._deadlines = deadlines or Deadlines()
+        self._http = Http(self._deadlines, timeout_s=timeout_s, headers=headers)
 
     def find(self, subject_ref: str) -> Contact | None:
         """See `Contacts`."""
-        address = self._url.replace(SUBJECT_REF, quote(subject_ref, safe=""))
+        address = _address(self._url, subject_ref)
         why = ""
         for number in range(self._tries):
+            if number and self._deadlines.is_over:
+                break
             if number:
                 self._sleep(PAUSE_S * 2 ** (number - 1))
             try:
@@ -66,20 +82,20 @@ class HttpContacts:
 
     def close(self) -> None:
         """See `Contacts`."""
-        self._client.close()
+        self._http.close()
 
     def _get(self, address: str) -> tuple[int, bytes]:
-        with self._client.stream("GET", address) as answer:
+        with self._http.exchange("GET", address) as answer:
             body = b""
-            for part in answer.iter_bytes():
+            for part in answer.iter_raw():
                 body += part
                 if len(body) > ANSWER_BYTES_MAX:
                     break
             return answer.status_code, body
 
 
-def contacts_of(settings: NotifySettings) -> Contacts:
-    """Give the contacts that the settings name.
+def contacts_of(settings: NotifySettings, deadlines: Deadlines | None = None) -> Contacts:
+    """Give the contacts that the settings name. `deadlines`: those of the process, which a stop shortens.
 
     Raises: ConfigurationError.
     """
@@ -92,9 +108,26 @@ def contacts_of(settings: NotifySettings) -> Contacts:
             token=settings.notify_contacts_token,
             timeout_s=settings.notify_contacts_timeout_s,
             tries=settings.notify_contacts_tries,
+            deadlines=deadlines,
         )
     path = Path(where).expanduser()
     return CsvContacts(path) if path.suffix == ".csv" else SqliteContacts(path)
+
+
+def _address(url: str, subject_ref: str) -> str:
+    """Write the pseudonym into the URL, of whose path it can be one segment, or a part of one, and nothing else."""
+    try:
+        quoted = "" if len(subject_ref) > SUBJECT_REF_CHARACTERS_MAX else quote(subject_ref, safe="")
+    except UnicodeEncodeError:
+        quoted = ""
+    address = url.replace(SUBJECT_REF, quoted)
+    own = url.partition("?")[0].partition("#")[0]
+    segment = next((part for part in own.split("/") if SUBJECT_REF in part), "")
+    steps = [step for part in re.split(r"[/\\]", subject_ref) for step in (part, segment.replace(SUBJECT_REF, part))]
+    if not quoted or (segment and not DOTS.isdisjoint(map(unquote, steps))):
+        msg = "the contact look-up's URL cannot take this pseudonym: it is empty or too long, or a step to another path"
+        raise ContactRefused(msg)
+    return address
 
 
 def _contact(body: bytes) -> Contact:

@@ -7,11 +7,13 @@ from typing import Final
 
 from stream.errors import RecommendationRefused
 from stream.events import Action, Recommendation, RecommendedTier, Value
+from stream.wire.times import time_ms
 
 REASONS_MAX: Final = 4  # Reg B commentary 9(b)(2)-1
 TIERS_MAX: Final = 3
 ACTIONS_MAX: Final = 100
 TEXT_CHARACTERS_MAX: Final = 2_000
+ENDS_MS_MAX: Final = time_ms("9998-12-31T23:59:59Z")
 IMMUTABLE: Final = "immutable"  # the word of `withheld` for what nobody can change
 DIRECTIONS: Final = ("increase", "decrease", "change", "provide")
 
@@ -34,8 +36,9 @@ def check_contract(recommendation: Recommendation) -> None:
     for name, text in recommendation["disclosures"].items():
         _check_text(name, "the name of a disclosure")
         _check_text(text, "a disclosure")
-    if recommendation["expires_at"] is None:
-        _refuse("expires_at is null, so a letter cannot say until when it holds")
+    _check_end(recommendation["expires_at"])
+    if len(tiers) > TIERS_MAX:
+        _refuse(f"there are {len(tiers)} tiers; a letter gives at most {TIERS_MAX}")
     if len({tier["tier"] for tier in tiers}) < len(tiers):
         _refuse("a tier comes twice")
     never = {
@@ -46,6 +49,17 @@ def check_contract(recommendation: Recommendation) -> None:
     }  # fmt: skip
     for tier in tiers:
         _check_tier(tier, never)
+
+
+def _check_end(expires_at: str | None) -> None:
+    if expires_at is None:
+        _refuse("expires_at is null, so a letter cannot say until when it holds")
+    try:
+        ends_ms = -1 if expires_at is None else time_ms(expires_at)
+    except ValueError:
+        ends_ms = -1
+    if not 0 <= ends_ms <= ENDS_MS_MAX:  # a day before or after, in some time zone, is a date too
+        _refuse("expires_at is before 1970 or after 9998, so a letter cannot name its day")
 
 
 def _check_tier(tier: RecommendedTier, never: set[str]) -> None:

@@ -18,11 +18,12 @@ from stream.notify.view import creditor_of, recipient_of, view_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A letter that is ready to go: what is handed over, what is kept, and the way."""
+    """A letter that is ready to go: what is handed over, what is kept, and the way. `wanted`: the locale asked for."""
 
     package: Package
     rendered: Rendered
     way: Way
+    wanted: str
 
 
 class Desk:
@@ -63,6 +64,7 @@ class Desk:
             for one in (recipient, recipient.kept)
         )
         return Draft(
+            wanted=wanted,
             package=Package(
                 notice_id=notice_id(recommendation["decision_id"], KIND),
                 decision_id=recommendation["decision_id"],

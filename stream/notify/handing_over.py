@@ -45,6 +45,8 @@ class Job:
     duplicate_possible: bool = False
     channel: Channel | None = None
     outcome: Notice | None = None  # it went out; this is still to be recorded
+    wanted: str = ""  # the locale that it went out for
+    by_hand: bool = False  # it went out without an address
     followers: list[Inbound] = field(default_factory=list)  # of the same decision, to be looked at after it
 
 
@@ -158,6 +160,7 @@ class HandingOver:
             draft = self._desk.by_post(job.recommendation, draft, job.written_ms, why)
             error = f"Bounced: {bounced}"
             reply = self._sent(job, draft)
+        job.wanted, job.by_hand = draft.wanted, draft.package.by_hand
         return notice(
             job.recommendation,
             status="printed" if draft.way.channel == "print" else "sent",

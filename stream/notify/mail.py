@@ -6,6 +6,7 @@ import contextlib
 import re
 import smtplib
 import ssl
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from email.errors import HeaderParseError, MessageError
 from email.headerregistry import Address
@@ -15,12 +16,16 @@ from email.utils import format_datetime
 from typing import Final
 
 from stream.errors import MailUnavailable
+from stream.notify.deadlines import Deadline, Deadlines, Watch
 from stream.notify.record import Channel
 from stream.notify.settings import NotifySettings, email_address
+from stream.notify.smtp_exchange import CutLine, Smtp, SmtpTls
 from stream.notify.transport import Bounced, NotNow, Package
 
 SERVICE_NOT_AVAILABLE: Final = 421
 MESSAGE_ID_CHARACTERS: Final = 40
+EXCHANGE_ANSWERS: Final = 3  # longest waits for an answer that one whole letter may take, from the connection on
+QUIT_S: Final = 2.0  # for a good-bye, which nothing depends on
 ENHANCED: Final = re.compile(rb"\A\s*([245]\.\d{1,3}\.\d{1,3})\b")
 WRONG_ADDRESS: Final = (ValueError, IndexError, HeaderParseError, MessageError, UnicodeError)
 
@@ -30,22 +35,26 @@ class Mail:
 
     channel: Channel = "email"
 
-    def __init__(self, settings: NotifySettings) -> None:
+    def __init__(self, settings: NotifySettings, deadlines: Deadlines | None = None) -> None:
         """Connect to nothing yet."""
         self._settings = settings
+        self._deadlines = deadlines or Deadlines()
+        self._deadline: Deadline = self._deadlines.within(0)
         self._server: smtplib.SMTP | None = None
+        self._line = CutLine()
 
     def send(self, package: Package) -> str:
         """See `Transport`."""
         message = message_of(package, self._settings)
-        fresh = self._server is None
-        try:
-            return self._hand_over(self._connected(), package, message)
-        except smtplib.SMTPServerDisconnected as gone:
-            self.close()
-            if fresh:
-                raise self._away(gone) from gone
-        return self._once_more(package, message)  # the server had closed a connection that was idle
+        with self._watched():
+            fresh = self._server is None
+            try:
+                return self._hand_over(self._connected(), package, message)
+            except smtplib.SMTPServerDisconnected as gone:
+                self.close()
+                if fresh:
+                    raise self._away(gone) from gone
+            return self._once_more(package, message)  # the server had closed a connection that was idle
 
     def _once_more(self, package: Package, message: EmailMessage) -> str:
         try:
@@ -58,17 +67,31 @@ class Mail:
         """See `Transport`."""
         server, self._server = self._server, None
         if server is not None:
-            with contextlib.suppress(OSError, smtplib.SMTPException):
-                server.quit()
+            if not self._line.was_cut:
+                good_bye = self._deadlines.within(QUIT_S)
+                with Watch(good_bye, self._line.cut), contextlib.suppress(OSError, smtplib.SMTPException):
+                    server.quit()
             server.close()
+        self._line.let_go()
 
     def check(self) -> str:
         """Connect, log in, and say so. Raises: MailUnavailable."""
-        self._connected()
-        self.close()
+        with self._watched():
+            self._connected()
+            self.close()
         return f"the mail server {self._settings.notify_smtp_host} answers"
 
+    @contextlib.contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Cut the connection at the deadline, for a server that goes on and on answering meets no timeout."""
+        self._deadline = self._deadlines.within(EXCHANGE_ANSWERS * self._settings.notify_smtp_timeout_s)
+        with Watch(self._deadline, lambda: self._line.cut()):  # noqa: PLW0108 - of the connection that there is then
+            yield
+
     def _connected(self) -> smtplib.SMTP:
+        if self._deadline.left_s <= 0:
+            self.close()
+            raise self._away(TimeoutError("the whole exchange took too long"), "connecting")
         if self._server is None:
             server, doing = None, "connecting"
             try:
@@ -79,18 +102,21 @@ class Mail:
             except (OSError, smtplib.SMTPException) as error:
                 if server is not None:
                     server.close()
+                self._line.let_go()
                 raise self._away(error, doing) from error
             self._server = server
         return self._server
 
     def _connect(self) -> smtplib.SMTP:
         settings = self._settings
-        host, port, timeout_s = settings.notify_smtp_host, settings.notify_smtp_port, settings.notify_smtp_timeout_s
+        host, port = settings.notify_smtp_host, settings.notify_smtp_port
+        timeout_s = min(settings.notify_smtp_timeout_s, max(self._deadline.left_s, 0.01))
+        self._line = CutLine()
         context = ssl.create_default_context(cafile=settings.notify_smtp_ca_file or None)
         if settings.notify_smtp_security == "tls":
-            server: smtplib.SMTP = smtplib.SMTP_SSL(host, port, timeout=timeout_s, context=context)
+            server: Smtp = SmtpTls(host, port, timeout_s=timeout_s, line=self._line, context=context)
         else:
-            server = smtplib.SMTP(host, port, timeout=timeout_s)
+            server = Smtp(host, port, timeout_s=timeout_s, line=self._line)
         if settings.notify_smtp_security == "starttls":
             server.starttls(context=context)
         server.ehlo_or_helo_if_needed()
@@ -151,7 +177,9 @@ class Mail:
     def _away(self, error: BaseException, doing: str = "handing over") -> MailUnavailable:
         settings = self._settings
         told = type(error).__name__
-        if isinstance(error, smtplib.SMTPResponseException):
+        if self._line.was_cut or self._deadline.left_s <= 0:
+            told = "it took too long for one whole letter"
+        elif isinstance(error, smtplib.SMTPResponseException):
             told = f"{told} {_code(error.smtp_code, _bytes(error.smtp_error))}"
         elif isinstance(error, OSError) and error.strerror:
             told = error.strerror

@@ -33,6 +33,12 @@ METERS: Final = (
     ),
     counter("notices_duplicate_possible_total", "Letters sent after a try whose outcome nobody knows."),
     counter("notices_late_total", "Letters handed over after notice_due_at."),
+    counter("notices_by_hand_total", "Letters printed without an address, to by-hand/: somebody must find it out."),
+    counter(
+        "notices_locale_fallback_total",
+        "Letters in the default locale, for there are no templates in the applicant's language, by the locale wanted.",
+        "wanted",
+    ),
     counter("notify_retries_total", "Tries that were refused for the time being, by channel.", "channel"),
     counter("notify_outage_pauses_total", "Pauses while Kafka, the mail server or another receiver was away."),
     CONSUMER_LAG,

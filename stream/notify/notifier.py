@@ -16,6 +16,7 @@ from stream.notify.notice import KIND, answer_sha256, notice, notice_id
 from stream.notify.notice_index import NoticeIndex
 from stream.notify.reading import NotOurs
 from stream.notify.record import Channel, Notice
+from stream.notify.remarks import Languages
 from stream.notify.settings import NotifySettings
 from stream.notify.transport import NotNow
 from stream.runtime.counters import Counters
@@ -54,6 +55,7 @@ class Notifier:
         self._index = index
         self._framing = framing
         self._counters = counters
+        self._languages = Languages(counters)
         self._settled = settled
         self._patience = patience
         self._now_ms = now_ms
@@ -93,10 +95,12 @@ class Notifier:
         job = Job(record=record, recommendation=recommendation, notice_id=one, first_tried_s=self._clock())
         self._try(job)
 
-    def take_due(self) -> float:
-        """Try again what is due; return the seconds until the next is, at most 1. Raises: as `take`."""
+    def take_due(self, stopping: Callable[[], bool] = lambda: False) -> float:
+        """Try again what is due, until a stop; return the seconds until the next is, at most 1. Raises: as `take`."""
         now_s = self._clock()
         for job in [job for job in self._waiting.values() if job.due_s <= now_s]:
+            if stopping():
+                return 0.0
             if self._waiting.get(job.notice_id) is job:  # still ours
                 self._try(job)
         left = [job.due_s - self._clock() for job in self._waiting.values()]
@@ -174,6 +178,9 @@ class Notifier:
             self._counters.add("notices_duplicate_possible_total")
         if late:
             self._counters.add("notices_late_total")
+        if job.by_hand:
+            self._counters.add("notices_by_hand_total")
+        self._languages.went_out(wanted=job.wanted, taken=done["locale"] or "")
         log.log(
             logging.WARNING if late else logging.INFO,
             "notice.late" if late else "notice.sent",

@@ -7,17 +7,23 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 from pathlib import Path
 from typing import Final
 
-from stream.errors import DiskUnavailable
+from stream.errors import ConfigurationError, DiskUnavailable
 from stream.notify.record import Channel
 from stream.notify.transport import Package
 
 SLUG_CHARACTERS_MAX: Final = 48
 ID_CHARACTERS: Final = 16  # of the notice_id, so that two decisions never share a name
 BY_HAND: Final = "by-hand"  # the folder of letters whose address somebody has to find out
+# Who a folder belongs to, so that letters to a made-up person and to real ones never lie in one.
+OF_THE_NOTIFIER: Final = ".coach-letters"
+OF_PREVIEW: Final = ".coach-preview"
+INDEX: Final = "index.html"  # preview's list; the notifier writes no such file
+LETTER: Final = re.compile(rf".*-[0-9a-f]{{{ID_CHARACTERS}}}\.(html|txt)")
 FOLDER_MODE: Final = 0o750
 FILE_MODE: Final = 0o640  # a letter is personal
 
@@ -34,9 +40,9 @@ class Outbox:
     channel: Channel = "print"
 
     def __init__(self, folder: Path) -> None:
-        """Make the folder. Raises: DiskUnavailable."""
+        """Make the folder. Raises: ConfigurationError where it holds a preview, DiskUnavailable."""
         self._folder = folder.expanduser()
-        check_folder(self._folder)
+        take_for_letters(self._folder, "COACH_NOTIFY_OUTBOX")
         check_folder(self._folder / BY_HAND)
 
     def send(self, package: Package) -> str:
@@ -56,9 +62,9 @@ class Files:
     channel: Channel = "files"
 
     def __init__(self, folder: Path) -> None:
-        """Make the folder. Raises: DiskUnavailable."""
+        """Make the folder. Raises: ConfigurationError where it holds a preview, DiskUnavailable."""
         self._folder = folder.expanduser()
-        check_folder(self._folder)
+        take_for_letters(self._folder, "COACH_NOTIFY_FILES")
 
     def send(self, package: Package) -> str:
         """See `Transport`. The text comes last: where it is, all of the letter is."""
@@ -69,6 +75,67 @@ class Files:
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+def by_hand_count(folder: Path) -> int:
+    """Count the letters of an outbox whose address somebody has to find out; 0 where the folder cannot be read."""
+    try:
+        with os.scandir(folder.expanduser() / BY_HAND) as entries:
+            return sum(one.name.endswith(".html") and not one.name.startswith(".") for one in entries)
+    except OSError:
+        return 0
+
+
+def refuse_preview(folder: Path, setting: str) -> None:
+    """See that a folder for letters holds no preview.
+
+    Raises: ConfigurationError that names the setting.
+    """
+    folder = folder.expanduser()
+    found = next((name for name in (OF_PREVIEW, INDEX) if (folder / name).exists()), None)
+    if found is not None:
+        msg = (
+            f"{setting}={folder}: holds a preview ({found}), that is, letters to a made-up person; "
+            "name another folder for real letters, or remove this one"
+        )
+        raise ConfigurationError(msg)
+
+
+def take_for_letters(folder: Path, setting: str) -> None:
+    """Make a folder for real letters, and mark it as such.
+
+    Raises: ConfigurationError where it holds a preview, DiskUnavailable.
+    """
+    refuse_preview(folder, setting)
+    check_folder(folder)
+    _mark(folder / OF_THE_NOTIFIER, "Letters to applicants are written here, by `coach notify`.\n")
+
+
+def take_for_previews(folder: Path) -> None:
+    """Make a folder for letters to a made-up person, and mark it as such.
+
+    Raises: ConfigurationError where it holds real letters, DiskUnavailable.
+    """
+    ours = any((folder / name).exists() for name in (OF_PREVIEW, INDEX))
+    theirs = any((folder / name).exists() for name in (OF_THE_NOTIFIER, BY_HAND))
+    if theirs or (not ours and _has_letters(folder)):
+        msg = f"--out {folder}: holds letters to applicants, which a preview would mix with made-up ones; name another folder"
+        raise ConfigurationError(msg)
+    check_folder(folder)
+    _mark(folder / OF_PREVIEW, "Letters to a made-up person, by `coach notify preview`: none of them may be sent.\n")
+
+
+def _has_letters(folder: Path) -> bool:
+    try:
+        with os.scandir(folder) as entries:
+            return any(LETTER.fullmatch(one.name) for one in entries)
+    except OSError:  # not there yet, or told by who writes to it
+        return False
+
+
+def _mark(place: Path, text: str) -> None:
+    if not place.exists():
+        write_whole(place, text)
 
 
 def check_folder(folder: Path) -> None:

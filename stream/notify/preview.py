@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,32 +14,41 @@ from stream.events import Recommendation
 from stream.notify.contact import Contact
 from stream.notify.contract import check_contract
 from stream.notify.notice import KIND, notice_id
-from stream.notify.outbox import check_folder, file_name, write_whole
 from stream.notify.settings import NotifySettings
 from stream.notify.templates import Letter, LetterTemplates
 from stream.notify.transport import Package
 from stream.notify.view import Recipient, creditor_of, view_of
+from stream.notify.ways import worth_telling
 from stream.wire.avro_records import decode, encode
 
 LINE_BYTES_MAX: Final = 64 * 1024 * 1024
-INDEX: Final = "index.html"
+EXPECTED: Final = "the JSON lines that `coach recommend --output` writes, each an object with a `recommendation`"
 SAMPLE_TIME: Final = "2100-01-01T00:00:00.000Z"
 SAMPLE: Final[Mapping[str, str]] = {
     "notify_lender_name": "[COACH_NOTIFY_LENDER_NAME]",
     "notify_lender_address": "[COACH_NOTIFY_LENDER_ADDRESS]",
     "notify_lender_contact": "[COACH_NOTIFY_LENDER_CONTACT]",
+    "notify_lender_notice": "[COACH_NOTIFY_LENDER_NOTICE]",
 }
 RECIPIENT: Final = Recipient(name="Alex Sample", address=("12 Example Street", "Springfield, IL 62701"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Previewed:
-    """One line of the input: its letter, or why there is none."""
+    """One line of the input: its letter, or why there is none.
+
+    `steps`: how many each way of the letter has. `unlabelled`: the features that it names as the model does.
+    """
 
     decision_id: str
     letter: Letter | None
     why: str
     is_wrong: bool = False
+    is_answer: bool = True
+    status: str = ""
+    steps: tuple[int, ...] = ()
+    reasons: tuple[str, ...] = ()
+    unlabelled: tuple[str, ...] = ()
 
 
 def filled(settings: NotifySettings) -> NotifySettings:
@@ -59,11 +67,13 @@ def previews(source: Path, settings: NotifySettings, templates: LetterTemplates,
         try:
             recommendation = _recommendation(line)
         except PoisonError as error:
-            yield Previewed(decision_id=f"line {number}", letter=None, why=f"{error.reason}: {error}", is_wrong=True)
+            told = f"{error.reason}: {error}"
+            yield Previewed(decision_id=f"line {number}", letter=None, why=told, is_wrong=True, is_answer=False)
             continue
-        one = recommendation["decision_id"]
-        if recommendation["status"] == "not_model_decline":
-            yield Previewed(decision_id=one, letter=None, why="the model did not decline this: no letter goes out")
+        one, status = recommendation["decision_id"], recommendation["status"]
+        if status == "not_model_decline":
+            why = "the model did not decline this: no letter goes out"
+            yield Previewed(decision_id=one, letter=None, why=why, status=status)
             continue
         try:
             dated = dict(recommendation) | ({} if recommendation["expires_at"] else {"expires_at": SAMPLE_TIME})
@@ -71,42 +81,29 @@ def previews(source: Path, settings: NotifySettings, templates: LetterTemplates,
             view = view_of(recommendation, creditor=creditor, recipient=RECIPIENT, words=templates.words, now_ms=now_ms)
             if not view["expires_on"]:
                 view["expires_on"] = "[no day: these rows have no event_time]"
-            yield Previewed(decision_id=one, letter=templates.letter(view), why="")
+            yield Previewed(
+                decision_id=one,
+                letter=templates.letter(view),
+                why="",
+                status=status,
+                steps=tuple(len(option["steps"]) for option in view["options"]),
+                reasons=tuple(view["reasons"]),
+                unlabelled=unlabelled(recommendation),
+            )
         except PoisonError as error:
-            yield Previewed(decision_id=one, letter=None, why=f"{error.reason}: {error}", is_wrong=True)
+            yield Previewed(decision_id=one, letter=None, why=f"{error.reason}: {error}", is_wrong=True, status=status)
 
 
-class PreviewFolder:
-    """Where previews are written: HTML and text of each letter, and a page that lists them."""
-
-    def __init__(self, folder: Path, locale: str) -> None:
-        """Make the folder. Raises: DiskUnavailable."""
-        check_folder(folder)
-        self._folder = folder
-        self._locale = locale
-        self._rows: list[str] = []
-
-    def write(self, one: Previewed) -> None:
-        """Write one letter. Raises: DiskUnavailable."""
-        told = html.escape(one.decision_id)
-        if one.letter is None:
-            self._rows.append(f"<tr><td>{told}</td><td>{html.escape(one.why)}</td></tr>")
-            return
-        name = file_name(package_of(one.decision_id, self._locale, one.letter))
-        write_whole(self._folder / f"{name}.html", one.letter.html)
-        write_whole(self._folder / f"{name}.txt", f"{one.letter.subject}\n\n{one.letter.text}")
-        links = f'<a href="{name}.html">letter</a> &middot; <a href="{name}.txt">as text</a>'
-        self._rows.append(f"<tr><td>{told}</td><td>{links}</td></tr>")
-
-    def finish(self) -> None:
-        """Write the list. Raises: DiskUnavailable."""
-        rows = "\n".join(self._rows)
-        page = (
-            '<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>Letters</title>\n'
-            "<style>body{font:16px/1.5 sans-serif;margin:2rem}td{padding:.2rem 1.5rem .2rem 0}</style>\n"
-            f"<h1>Letters</h1>\n<table>\n{rows}\n</table>\n"
-        )
-        write_whole(self._folder / INDEX, page)
+def unlabelled(recommendation: Recommendation) -> tuple[str, ...]:
+    """Name the features that a letter calls by the model's name, for features.toml gives them no label."""
+    steps = [action for tier in worth_telling(recommendation["tiers"])[0] for action in tier["actions"]]
+    found = {action["feature"] for action in steps if action["label"] == action["feature"]}
+    found |= {
+        reason["feature"]
+        for reason in recommendation["reasons"]
+        if reason["text"].startswith(f"{reason['feature']}: ")  # what a reason without a text of its own begins with
+    }
+    return tuple(sorted(found))
 
 
 def package_of(decision_id: str, locale: str, letter: Letter, contact: Contact | None = None) -> Package:
@@ -142,7 +139,7 @@ def _recommendation(line: bytes) -> Recommendation:
     except orjson.JSONDecodeError:
         found = None
     if not isinstance(found, dict):
-        msg = "is no line of `coach recommend`: an object with a recommendation"
+        msg = f"is none of {EXPECTED}"
         raise MalformedRecord(msg)
     try:
         return cast("Recommendation", decode(encode("Recommendation", found))[1])

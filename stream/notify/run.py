@@ -13,6 +13,7 @@ from typing import Final
 from stream.errors import ConfigurationError, DependencyError, KafkaUnavailable
 from stream.notify.contact import Contacts
 from stream.notify.contact_lookup import contacts_of
+from stream.notify.deadlines import Deadlines
 from stream.notify.desk import Desk
 from stream.notify.handing_over import HandingOver
 from stream.notify.mail import Mail
@@ -23,6 +24,7 @@ from stream.notify.notifier import Notifier
 from stream.notify.outbox import Files, Outbox
 from stream.notify.reading import NotOurs, Reading
 from stream.notify.record import Channel
+from stream.notify.remarks import tell_by_hand, warn_of_missing
 from stream.notify.settings import NotifySettings, check_runnable
 from stream.notify.template_trial import check_by_trial
 from stream.notify.templates import Templates, read_templates
@@ -34,7 +36,7 @@ from stream.runtime.dead_letters import SOFTWARE_VERSION
 from stream.runtime.delivery import KafkaDelivery
 from stream.runtime.health import Vitals, served
 from stream.runtime.lag import LagWatch
-from stream.runtime.patience import Abandoned, CalledOff, Patience
+from stream.runtime.patience import Abandoned, Patience
 from stream.runtime.settings import Settings
 from stream.runtime.start_offsets import ensure_start_offsets
 from stream.runtime.topics import TopicKeeper
@@ -74,9 +76,10 @@ class NotifierProcess:
         self._cleanup = cleanup
         self._properties = kafka_properties(service)
         self._templates = loaded_templates(settings)
-        self._contacts: Contacts = contacts_of(settings)
+        self._deadlines = Deadlines()
+        self._contacts: Contacts = contacts_of(settings, self._deadlines)
         cleanup.callback(self._contacts.close)
-        self._transports = transports_of(settings)
+        self._transports = transports_of(settings, self._deadlines)
         for transport in self._transports.values():
             cleanup.callback(transport.close)
         self._counters = Counters(METERS, part="notify")
@@ -141,6 +144,7 @@ class NotifierProcess:
 
     def _serve(self, reading: Reading, reader: NoticeReader, notifier: Notifier, index: NoticeIndex) -> None:
         log.info("notify.starting", extra={"software_version": SOFTWARE_VERSION, "locales": self._templates.locales})
+        warn_of_missing(self._settings)
         health = served(
             self._settings.notify_metrics_port,
             counters=self._counters,
@@ -155,6 +159,7 @@ class NotifierProcess:
                 self._loop(reading, reader, notifier, index)
             finally:
                 reading.close()
+                tell_by_hand(self._settings.notify_outbox)
                 log.info("notify.stopped", extra=self._counters.read())
 
     def _loop(self, reading: Reading, reader: NoticeReader, notifier: Notifier, index: NoticeIndex) -> None:
@@ -162,7 +167,9 @@ class NotifierProcess:
         while not self._stop:
             self._vitals.expect("the notifier's loop", within_s=STALLED_AFTER_S)
             try:
-                wait_s = min(POLL_S, notifier.take_due())
+                wait_s = min(POLL_S, notifier.take_due(lambda: self._stop))
+                if self._deadlines.is_stopping:
+                    break
                 if notifier.full:
                     reading.keep_alive(wait_s)
                 else:
@@ -176,6 +183,7 @@ class NotifierProcess:
             if self._service.log_totals_every_s and now_s - told_s >= self._service.log_totals_every_s:
                 told_s = now_s
                 log.info("notify.totals", extra=self._counters.read())
+                tell_by_hand(self._settings.notify_outbox)
         self._commit(reading)
 
     def _one(
@@ -234,11 +242,10 @@ class NotifierProcess:
             time.sleep(max(0.0, seconds - (time.monotonic() - began_s)))
 
         self._waiting_out = ""
-        called_off = CalledOff(lambda: self._stop, self._service.drain_s)  # what went out is recorded before a stop
         return Patience(
             total_s=self._service.outage_max_s,
             pause_max_s=self._service.retry_delay_max_s,
-            abandoned=lambda: called_off() or (partition is not None and partition not in reading.owned),
+            abandoned=lambda: self._deadlines.is_over or (partition is not None and partition not in reading.owned),
             told=told,
             sleep=sleep,
         )
@@ -264,6 +271,7 @@ class NotifierProcess:
         def stop(number: int, _frame: FrameType | None) -> None:
             log.info("notify.stopping", extra={"signal": number})
             self._stop = True
+            self._deadlines.stop_in(self._service.drain_s)  # what went out is recorded before a stop
 
         before = {one: signal.signal(one, stop) for one in (signal.SIGTERM, signal.SIGINT)}
         try:
@@ -273,11 +281,11 @@ class NotifierProcess:
                 signal.signal(one, handler)
 
 
-def transports_of(settings: NotifySettings) -> dict[Channel, Transport]:
-    """Make the ways that are on; print always is. Raises: DiskUnavailable."""
+def transports_of(settings: NotifySettings, deadlines: Deadlines | None = None) -> dict[Channel, Transport]:
+    """Make the ways that are on; print always is. Raises: ConfigurationError, DiskUnavailable."""
     made: Mapping[Channel, Callable[[], Transport]] = {
-        "email": lambda: Mail(settings),
-        "webhook": lambda: Webhook(settings),
+        "email": lambda: Mail(settings, deadlines),
+        "webhook": lambda: Webhook(settings, deadlines),
         "files": lambda: Files(settings.notify_files),
     }
     ways: dict[Channel, Transport] = {"print": Outbox(settings.notify_outbox)}

@@ -147,7 +147,9 @@ class NotifySettings:
     notify_smtp_ca_file: Annotated[
         str, About("PEM file of the authorities behind the mail server's certificate; none: the system's")
     ] = ""
-    notify_smtp_timeout_s: Annotated[float, About("longest wait for one answer of it", low=0.1, high=60)] = 20.0
+    notify_smtp_timeout_s: Annotated[
+        float, About("longest wait for one answer of it; a whole letter may take three times as long", low=0.1, high=60)
+    ] = 20.0
     notify_smtp_from: Annotated[str, About("sender's address; needed for e-mail", check=email_address)] = ""
     notify_smtp_reply_to: Annotated[str, About("where answers go; none: to the sender", check=email_address)] = ""
 

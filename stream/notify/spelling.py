@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from stream.events import Action, Value
 
+WAYS: Final = 3
 DECIMALS_MAX: Final = 4  # a number with no more is shown as it is; one of three digits before the point has two at most
 DECIMALS_MIN: Final = 2
 SIGNIFICANT: Final = 5
@@ -27,7 +28,10 @@ NEXT_TO: Final = ((Decimal(2) ** -51, DECIMALS_MAX), (Decimal(2) ** -22, DECIMAL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
-    """What `words.toml` of a locale gives. `date` holds {day}, {month} and {year}; the phrases hold {number}."""
+    """What `words.toml` of a locale gives. `date` holds {day}, {month} and {year}; the phrases hold {number}.
+
+    `ways`: what the first, the second and any further way to a yes is beside the others, in the order of their effort.
+    """
 
     months: tuple[str, ...]
     date: str
@@ -37,6 +41,7 @@ class Words:
     just_under: str
     about: str
     not_known: str
+    ways: tuple[str, ...]
     units_before: tuple[str, ...]
     units_close: tuple[str, ...]
 
@@ -54,6 +59,9 @@ def read_words(text: str) -> Words:
         given: dict[str, Any] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         msg = f"is no TOML: {error}"
+        raise ValueError(msg) from None
+    except RecursionError:
+        msg = "is nested too deeply"
         raise ValueError(msg) from None
     names = list(Words.__dataclass_fields__)
     if set(given) != set(names):
@@ -76,23 +84,30 @@ def _check_phrases(words: Words) -> None:
     if len(words.months) != 12 or len(set(words.months)) != 12:  # noqa: PLR2004 - months
         msg = "months must be twelve different ones"
         raise ValueError(msg)
+    if len(words.ways) != WAYS or not all(way.strip() for way in words.ways):
+        msg = f"ways must be {WAYS} texts: what the first, the second and a third way to a yes is"
+        raise ValueError(msg)
     for name, wanted in (
-        ("date", {"day": "1", "month": "m", "year": "2"}),
-        *((phrase, {"number": "1"}) for phrase in ("just_over", "just_under", "about")),
+        ("date", ("day", "month", "year")),
+        *((phrase, ("number",)) for phrase in ("just_over", "just_under", "about")),
     ):
         phrase: str = getattr(words, name)
-        try:
-            phrase.format(**wanted)
-        except (LookupError, ValueError):
-            phrase = ""
-        if not all(f"{{{one}}}" in phrase for one in wanted):
+        rest = phrase
+        for one in wanted:
+            rest = rest.replace(f"{{{one}}}", "")
+        if "{" in rest or "}" in rest or not all(f"{{{one}}}" in phrase for one in wanted):
             msg = f"{name} must hold {', '.join(f'{{{one}}}' for one in wanted)} and no other braces"
             raise ValueError(msg)
 
 
 def before_and_after(action: Action, words: Words) -> tuple[str, str]:
-    """Spell where an action begins and where it leads, each with its unit."""
+    """Spell where an action begins and where it leads, each with its unit.
+
+    Where the direction is `provide`, nothing is recorded: what stands there is a lender's code for that, never a value.
+    """
     after = _target(action, words)
+    if action["direction"] == "provide":
+        return words.not_known, after
     for decimals in (DECIMALS_MIN, DECIMALS_MAX, 8, 17):  # more only where both would read the same
         before = _value(action["from"], action["unit"], words, decimals)
         if before != after:

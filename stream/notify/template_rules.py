@@ -7,6 +7,7 @@ from typing import Final
 
 from jinja2 import nodes
 
+from stream.notify.template_conditions import condition_faults
 from stream.notify.view import FIELDS, VARIABLES
 
 MANDATORY_BLOCKS: Final = ("decision", "reasons", "changes", "no_offer", "expiry", "contest", "disclosures")
@@ -20,7 +21,7 @@ NOT_FOR_APPLICANTS: Final = frozenset(
 )  # fmt: skip
 LOOP: Final = frozenset({"index", "index0", "first", "last", "length", "revindex"})
 FILTERS: Final = frozenset(
-    {"capitalize", "count", "default", "escape", "first", "join", "last", "length", "lower", "replace", "title", "trim",
+    {"capitalize", "count", "default", "escape", "first", "join", "last", "length", "lower", "title", "trim",
      "upper", "wordwrap"}
 )  # fmt: skip
 TESTS: Final = frozenset({"defined", "divisibleby", "eq", "even", "ge", "gt", "le", "lt", "ne", "odd"})
@@ -29,7 +30,7 @@ ALLOWED: Final = (
     nodes.Template, nodes.Output, nodes.TemplateData, nodes.Block, nodes.For, nodes.If, nodes.Assign, nodes.Name,
     nodes.Const, nodes.List, nodes.Tuple, nodes.Getattr, nodes.Getitem, nodes.Filter, nodes.Test, nodes.CondExpr,
     nodes.Compare, nodes.Operand, nodes.And, nodes.Or, nodes.Not, nodes.Add, nodes.Sub, nodes.Concat, nodes.Include,
-    nodes.Neg, nodes.Mod, nodes.Keyword,
+    nodes.Neg, nodes.Keyword,
 )  # fmt: skip
 
 
@@ -42,6 +43,7 @@ def faults(tree: nodes.Template, *, blocks: bool) -> Iterator[tuple[int, str, st
                 yield 1, name, "is missing; a letter must have " + ", ".join(MANDATORY_BLOCKS)
     local = {name.name for name in tree.find_all(nodes.Name) if name.ctx == "store"}
     yield from _walk(tree, "", local)
+    yield from condition_faults(tree, MANDATORY_BLOCKS)
 
 
 def _walk(node: nodes.Node, block: str, local: set[str]) -> Iterator[tuple[int, str, str]]:

@@ -17,6 +17,7 @@ from jinja2 import StrictUndefined, Template, TemplateError, TemplateSyntaxError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from stream.errors import ConfigurationError, LetterRefused
+from stream.notify.page_rules import file_faults
 from stream.notify.record import NoticeKind
 from stream.notify.spelling import Words, read_words
 from stream.notify.template_rules import FILTERS, TESTS, faults
@@ -26,6 +27,7 @@ KINDS: Final[tuple[NoticeKind, ...]] = get_args(NoticeKind)
 PARTS: Final = ("subject", "txt", "html")
 WORDS: Final = "words.toml"
 FILE_BYTES_MAX: Final = 256 * 1024
+TOO_DEEP: Final = "is nested too deeply"
 SUBJECT_CHARACTERS_MAX: Final = 200
 FAULTS_TOLD_MAX: Final = 20
 
@@ -138,7 +140,7 @@ def _of_locale(place: Path, kind: NoticeKind) -> LetterTemplates:
         more = f"; and {len(wrong) - FAULTS_TOLD_MAX} more" if len(wrong) > FAULTS_TOLD_MAX else ""
         raise ConfigurationError("; ".join(wrong[:FAULTS_TOLD_MAX]) + more)
     try:
-        parts = {part: environment.get_template(path.name) for part, path in paths.items()}
+        parts = {part: _compiled(environment, path) for part, path in paths.items()}
     except TemplateSyntaxError as error:
         msg = f"{place / str(error.name)}:{error.lineno}: {error.message}"
         raise ConfigurationError(msg) from None
@@ -150,6 +152,14 @@ def _of_locale(place: Path, kind: NoticeKind) -> LetterTemplates:
         parts=parts,
         paths=paths,
     )
+
+
+def _compiled(environment: jinja2.Environment, path: Path) -> jinja2.Template:
+    try:
+        return environment.get_template(path.name)
+    except (RecursionError, SyntaxError, MemoryError):  # of Python, which templates are translated to
+        msg = f"{path}: {TOO_DEEP}"
+        raise ConfigurationError(msg) from None
 
 
 def _environment(place: Path) -> ImmutableSandboxedEnvironment:
@@ -173,11 +183,16 @@ def _faults(environment: jinja2.Environment, place: Path, path: Path, *, blocks:
     """What is wrong with a file and with those that it includes."""
     try:
         tree = environment.parse(_text(path), path.name)
+        found = sorted(faults(tree, blocks=blocks), key=lambda one: one[0] or 0)
     except TemplateSyntaxError as error:
         return [f"{path}:{error.lineno}: {error.message}"]
+    except RecursionError:
+        return [f"{path}: {TOO_DEEP}"]
     told = []
-    for line, block, fault in faults(tree, blocks=blocks):
+    for line, block, fault in found:
         told.append(f"{path}:{line}: {f'block {block} ' if block else ''}{fault}")
+    if path.suffix == ".html":
+        told += [f"{path}:{line}: {fault}" for line, fault in file_faults(_text(path))]
     for include in tree.find_all(nodes.Include):
         name = getattr(include.template, "value", None)
         inside = place / str(name)

@@ -8,10 +8,11 @@ from datetime import UTC, datetime, tzinfo
 from typing import Any, Final, TypeAlias
 from zoneinfo import ZoneInfo
 
-from stream.events import Recommendation, RecommendedTier
+from stream.events import Action, Recommendation, RecommendedTier
 from stream.notify.contact import Contact
 from stream.notify.settings import NotifySettings
 from stream.notify.spelling import Words, before_and_after, last_whole_day
+from stream.notify.ways import worth_telling
 from stream.wire.times import time_ms
 
 View: TypeAlias = dict[str, Any]
@@ -24,8 +25,11 @@ VARIABLES: Final = frozenset(
     }
 )  # fmt: skip
 FIELDS: Final = frozenset(
-    {"name", "address", "contact", "notice", "number", "tier", "steps", "label", "before", "after", "unit", "text"}
-)
+    {
+        "name", "address", "contact", "notice", "number", "title", "tier", "steps", "label", "before", "after", "unit",
+        "text",
+    }
+)  # fmt: skip
 NAME_KEPT: Final = "[name]"
 ADDRESS_KEPT: Final = "[address]"
 
@@ -103,21 +107,27 @@ def view_of(
 
 
 def _options(tiers: Sequence[RecommendedTier], words: Words) -> list[View]:
-    """Each different set of steps once, in the tiers' order."""
+    """The ways worth telling, those that read the same once. A title says what is known of a way beside the others."""
+    worth, is_further = worth_telling(tiers)
     options: list[View] = []
     seen = []
-    for tier in tiers:
-        told = [(action["feature"], action["from"], action["to"]) for action in tier["actions"]]
+    for tier in worth:
+        steps = [_step(action, words) for action in tier["actions"]]
+        told = sorted((step["label"], step["before"], step["after"]) for step in steps)
         if told in seen:
             continue
         seen.append(told)
-        steps = []
-        for action in tier["actions"]:
-            before, after = before_and_after(action, words)
-            step = {"label": action["label"], "before": before, "after": after, "unit": action["unit"] or ""}
-            steps.append(step)
-        options.append({"number": len(options) + 1, "tier": tier["tier"], "steps": steps})
+        number = len(options) + 1
+        title = words.ways[min(number, len(words.ways)) - 1] if is_further else ""
+        options.append({"number": number, "title": title, "tier": tier["tier"], "steps": steps})
+    if len(options) == 1:
+        options[0]["title"] = ""
     return options
+
+
+def _step(action: Action, words: Words) -> View:
+    before, after = before_and_after(action, words)
+    return {"label": action["label"], "before": before, "after": after, "unit": action["unit"] or ""}
 
 
 def _moment(at_ms: int, zone: tzinfo) -> datetime:

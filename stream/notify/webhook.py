@@ -17,6 +17,8 @@ import httpx2
 import orjson
 
 from stream.errors import LetterRefused, WebhookUnavailable
+from stream.notify.deadlines import Deadlines
+from stream.notify.http_exchange import Http
 from stream.notify.record import Channel
 from stream.notify.settings import NotifySettings
 from stream.notify.transport import NotNow, Package
@@ -36,11 +38,13 @@ class Webhook:
 
     channel: Channel = "webhook"
 
-    def __init__(self, settings: NotifySettings, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, settings: NotifySettings, deadlines: Deadlines | None = None, *, clock: Callable[[], float] = time.time
+    ) -> None:
         """Connect to nothing yet."""
         self._settings = settings
         self._clock = clock
-        self._client = httpx2.Client(timeout=settings.notify_webhook_timeout_s, follow_redirects=False)
+        self._http = Http(deadlines or Deadlines(), timeout_s=settings.notify_webhook_timeout_s)
 
     def send(self, package: Package) -> str:
         """See `Transport`."""
@@ -54,7 +58,7 @@ class Webhook:
             "Coach-Signature": signature(self._settings.notify_webhook_secret, timestamp, body),
         }
         try:
-            with self._client.stream(
+            with self._http.exchange(
                 "POST", self._settings.notify_webhook_url, content=body, headers=headers
             ) as answer:  # its body is nobody's business
                 status = answer.status_code
@@ -67,7 +71,7 @@ class Webhook:
 
     def close(self) -> None:
         """See `Transport`."""
-        self._client.close()
+        self._http.close()
 
     def _judged(self, status: int) -> str:
         told = f"HTTP {status}"

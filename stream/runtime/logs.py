@@ -12,7 +12,10 @@ from typing import Final
 import orjson
 
 # Their INFO lines are many, and Faust's start-up would leave the root logger at DEBUG, which cost 40 % of the speed.
-NOISY: Final = ("faust", "aiokafka", "mode", "kafka", "asyncio", "fsspec", "numba")
+# Those of the HTTP clients hold each request's URL, and with it keys and pseudonyms.
+NOISY: Final = (
+    "faust", "aiokafka", "mode", "kafka", "asyncio", "fsspec", "numba", "httpx", "httpx2", "httpcore", "httpcore2",
+)  # fmt: skip
 FOREIGN_EVERY_S: Final = 30.0
 librdkafka_log: Final = logging.getLogger("librdkafka")  # what confluent-kafka's clients are told to log to
 _STANDARD: Final = frozenset(logging.LogRecord("", 0, "", 0, "", (), None).__dict__) | {

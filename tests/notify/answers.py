@@ -61,7 +61,9 @@ def different(one: Recommendation) -> Recommendation:
 def step_labels(text: str) -> list[str]:
     """The labels of all steps that a letter of the shipped template names."""
     return [
-        line[4:].rpartition(", instead of ")[0].rpartition(": ")[0] for line in text.splitlines() if line[:4] == "  - "
+        line[4:].rpartition(" (on our records: ")[0].rpartition(": ")[0]
+        for line in text.splitlines()
+        if line[:4] == "  - "
     ]
 
 

@@ -27,7 +27,7 @@ from aiosmtpd.smtp import AuthResult
 
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S: Final = 15.0
-DOOM: Final = "doom"  # the file that names a process to kill
+DOOM: Final = "doom"  # the file that names processes to kill
 
 
 class PostOffice:
@@ -85,10 +85,10 @@ class PostOffice:
             self._process.wait()
             self._process = None
 
-    def doom(self, pid: int) -> None:
-        """Kill a process right after the next letter was taken, and before anybody hears of it."""
+    def doom(self, *pids: int) -> None:
+        """Kill processes right after the next letter was taken, from whichever of them, and before anybody hears of it."""
         draft = self._folder / f"{DOOM}.part"
-        draft.write_text(str(pid))
+        draft.write_text(" ".join(map(str, pids)))
         draft.replace(self._folder / DOOM)
 
     @property
@@ -156,9 +156,10 @@ class _Clerk:
         self._file.write(json.dumps(line) + "\n")
         self._file.flush()
         with contextlib.suppress(FileNotFoundError):  # the sender dies before it hears that its letter was taken
-            pid = int(self._doom.read_text())
+            pids = [int(pid) for pid in self._doom.read_text().split()]
+            for pid in pids:
+                os.kill(pid, signal.SIGKILL)
             self._doom.unlink()
-            os.kill(pid, signal.SIGKILL)
         return "250 2.0.0 taken"
 
 

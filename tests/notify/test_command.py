@@ -84,7 +84,8 @@ def test_check_prints_a_sample_and_sends_nothing(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "1 contacts in contacts.csv" in done.stderr
     assert "Example Savings Bank" in done.stdout
-    assert "Way 1 (both steps together)" in done.stdout
+    assert "Way 1: closest to what is on our records" in done.stdout
+    assert "WARNING" not in done.output
     assert "<!doctype html>" in (tmp_path / "sample.html").read_text("utf-8")
     as_json = run("check", "--contacts", "contacts.csv", "--offline", "--json", **LENDER)
     assert json.loads(as_json.stdout)["subject"] == "Our decision on your application to Example Savings Bank"

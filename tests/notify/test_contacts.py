@@ -2,17 +2,21 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
-from stream.errors import ConfigurationError, ContactRefused, ContactsUnavailable
+from stream.errors import ConfigurationError, ContactRefused, ContactsUnavailable, DiskUnavailable
 from stream.notify.contact import Contact, NoContacts, address_hmac, read_contact
-from stream.notify.contact_files import CsvContacts, SqliteContacts
+from stream.notify.contact_files import SETTLED_S, CsvContacts, SqliteContacts
 from stream.notify.contact_lookup import HttpContacts, contacts_of
 from stream.notify.desk import way_of
 from stream.notify.settings import NotifySettings
@@ -78,8 +82,7 @@ def test_a_changed_csv_is_taken_up_and_a_broken_one_is_not(tmp_path: Path, caplo
     csv = tmp_path / "contacts.csv"
     csv.write_text(HEADING + PAT)
     contacts = CsvContacts(csv)
-    csv.write_text(HEADING + PAT.replace("s-1", "s-2"))
-    assert contacts.find("s-1") is None
+    csv.write_text(HEADING + PAT + PAT.replace("s-1", "s-2"))
     assert contacts.find("s-2") == EXPECTED
     with caplog.at_level(logging.ERROR):
         csv.write_text(HEADING + PAT.replace(",yes,", ",hunter2,"))
@@ -90,6 +93,84 @@ def test_a_changed_csv_is_taken_up_and_a_broken_one_is_not(tmp_path: Path, caplo
     assert "line 2: consent must be yes or no" in told
     assert "cannot be read" in told
     assert "hunter2" not in told
+
+
+class Clock:
+    """Seconds, as the test says."""
+
+    time_s = 1_000.0
+
+    def __call__(self) -> float:
+        """Read it."""
+        return self.time_s
+
+
+def people(*numbers: int) -> str:
+    return HEADING + "".join(PAT.replace("s-1,", f"s-{number},") for number in numbers)
+
+
+def test_a_csv_that_is_half_written_waits(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Given a CSV of 1,000 people that is rewritten in place, when it is read at 500 of them or at its heading, then nobody becomes unknown and a warning tells it; whole again it serves at once, and a smaller one after it has not changed for a minute."""
+    csv, clock = tmp_path / "contacts.csv", Clock()
+    csv.write_text(people(*range(1_000)))
+    contacts = CsvContacts(csv, clock)
+    with csv.open("r+") as file, caplog.at_level(logging.WARNING):
+        for count in (0, 500):
+            file.seek(0)
+            file.truncate()
+            file.write(people(*range(count)))
+            file.flush()
+            clock.time_s += SETTLED_S - 1
+            assert contacts.find("s-999") == EXPECTED
+        file.seek(0)
+        file.write(people(*range(1_001)))
+    assert contacts.find("s-1000") == EXPECTED
+    assert [record.__dict__["missing"] for record in caplog.records] == [1_000, 500]
+    csv.write_text(people(7))
+    assert contacts.find("s-8") == EXPECTED
+    clock.time_s += SETTLED_S
+    assert contacts.find("s-8") is None
+    assert contacts.find("s-7") == EXPECTED
+
+
+def test_a_csv_that_comes_by_rename_serves_at_once(tmp_path: Path) -> None:
+    """Given a CSV of ten, when one of eight comes in its place by rename, then it serves at once; one that misses more than a fifth waits for a minute."""
+    csv, clock = tmp_path / "contacts.csv", Clock()
+    csv.write_text(people(*range(10)))
+    contacts = CsvContacts(csv, clock)
+    for numbers in (range(8), range(6)):
+        (tmp_path / "new").write_text(people(*numbers))
+        (tmp_path / "new").replace(csv)
+        assert contacts.find("s-9") is None
+        assert (contacts.find("s-7") is None) == (len(numbers) == 5)
+    assert contacts.find("s-6") == EXPECTED
+    clock.time_s += SETTLED_S
+    assert contacts.find("s-6") is None
+
+
+def test_one_row_that_is_not_utf_8_concerns_this_applicant_alone(tmp_path: Path) -> None:
+    """Given one name in Latin-1 in an SQLite file, when looked up, then this one is refused, no part of the name is told, and the others are found."""
+    table = sqlite_file(
+        tmp_path / "contacts.sqlite", *(tuple(PAT.replace("s-1", f"s-{n}").strip().split(",")) for n in (1, 2))
+    )
+    with closing(sqlite3.connect(table)) as file, file:
+        file.execute("UPDATE contacts SET name = CAST(x'4af67267204d65696572' AS TEXT) WHERE subject_ref = 's-1'")
+    contacts = SqliteContacts(table)
+    with pytest.raises(ContactRefused, match="name is not UTF-8") as raised:
+        contacts.find("s-1")
+    assert "Meier" not in str(raised.value)
+    assert raised.value.__cause__ is None
+    assert contacts.find("s-2") == EXPECTED
+
+
+def test_an_error_of_the_table_does_not_tell_what_stands_in_it(tmp_path: Path) -> None:
+    """Given a table that cannot be read any more, when looked up, then the error names the kind of fault only."""
+    table = sqlite_file(tmp_path / "contacts.sqlite")
+    contacts = SqliteContacts(table)
+    with closing(sqlite3.connect(table)) as file, file:
+        file.execute("DROP TABLE contacts")
+    with pytest.raises(DiskUnavailable, match=r"cannot be read: SQLITE_ERROR$"):
+        contacts.find("s-1")
 
 
 def test_a_changed_table_shows_at_once(tmp_path: Path) -> None:
@@ -147,12 +228,50 @@ def test_a_pseudonym_that_stands_twice_is_refused(tmp_path: Path) -> None:
 
 def test_the_look_up_quotes_the_pseudonym_and_shows_its_token(desk: HttpDesk) -> None:
     """Given a hostile pseudonym, when looked up, then it is one segment of the path, and the token goes with it."""
-    hostile = "../admin?x=1#y/ü z"
+    hostile = "..x/admin?x=1#y/ü z"
     desk.people[hostile] = AS_JSON
     assert look_up(desk, token="t-1").find(hostile) == EXPECTED  # noqa: S106 - made up
     [asked] = desk.asked
-    assert asked.path == "/people/..%2Fadmin%3Fx%3D1%23y%2F%C3%BC%20z?v=1"
+    assert asked.path == "/people/..x%2Fadmin%3Fx%3D1%23y%2F%C3%BC%20z?v=1"
     assert asked.headers["Authorization"] == "Bearer t-1"
+
+
+refs = st.text(st.sampled_from("./\\%2eE;?#@:& é\n\x00\ud800ab"), max_size=8) | st.text(max_size=600)
+
+
+@pytest.mark.parametrize(
+    "shape", ["/v1/people/{subject_ref}/contact", "/v1/.{subject_ref}", "/v1?key=k&ref={subject_ref}"]
+)
+def test_no_pseudonym_leaves_the_look_ups_path(desk: HttpDesk, shape: str) -> None:
+    """Given any pseudonym, when looked up, then the server sees the URL's own path with one quoted segment in it, or is not asked."""
+    made = HttpContacts(desk.look_up.partition("/people")[0] + shape, token="t", timeout_s=2, tries=1)  # noqa: S106 - made up
+    clients.append(made)
+    before, after = shape.split("{subject_ref}")
+
+    @given(ref=refs)
+    @example(ref="..")
+    @example(ref=".")
+    @example(ref="")
+    @example(ref="%2e%2e")
+    @example(ref="a/../b")
+    @example(ref="..\\x")
+    @settings(max_examples=60, deadline=None)
+    def holds(ref: str) -> None:
+        desk.asked.clear()
+        with suppress(ContactRefused):
+            made.find(ref)
+        for asked in desk.asked:
+            assert asked.path.startswith(before)
+            assert asked.path.endswith(after)
+            segment = asked.path.removeprefix(before).removesuffix(after)
+            assert unquote(segment) == ref
+            assert not set("/?#&\\") & set(segment)
+            if "?" not in shape:
+                steps = re.split(r"[/\\]", unquote(before.rpartition("/")[2] + segment))
+                assert not {".", ".."} & set(steps)
+                assert not {".", ".."} & set(map(unquote, steps))
+
+    holds()
 
 
 def test_the_look_up_tries_again_what_may_heal(desk: HttpDesk) -> None:

@@ -29,6 +29,10 @@ BREACHES: dict[str, tuple[Change, str]] = {
     "ok without tiers": (lambda one: one.update(tiers=[]), "ok with 0 tiers"),
     "no recourse with tiers": (lambda one: one.update(status="no_feasible_recourse"), "with"),
     "a tier twice": (lambda one: one.update(tiers=2 * one["tiers"][:1]), "a tier comes twice"),
+    "a fourth tier": (
+        lambda one: one.update(tiers=[{**one["tiers"][0], "tier": name} for name in ("near", "mid", "far", "beyond")]),
+        "4 tiers",
+    ),
     "a tier without actions": (lambda one: one["tiers"][0].update(actions=[]), "has 0 actions"),
     "an action without `to`": (lambda one: first_action(one).update(to=None), "has no `to`"),
     "an action without label": (lambda one: first_action(one).update(label=""), "label of the action"),
@@ -48,17 +52,26 @@ BREACHES: dict[str, tuple[Change, str]] = {
         "which is withheld",
     ),
     "an action that another tier calls immutable": (
-        lambda one: one["tiers"].append(
-            {
-                **copy.deepcopy(one["tiers"][0]),
-                "tier": "other",
-                "actions": [{**first_action(one), "feature": "else"}],
-                "withheld": [{"feature": first_action(one)["feature"], "why": "immutable"}],
-            }
+        lambda one: one.update(
+            tiers=[
+                one["tiers"][0],
+                {
+                    **one["tiers"][0],
+                    "tier": "other",
+                    "actions": [{**first_action(one), "feature": "else"}],
+                    "withheld": [{"feature": first_action(one)["feature"], "why": "immutable"}],
+                },
+            ]
         ),
         "which is withheld",
     ),
     "no end": (lambda one: one.update(expires_at=None), "expires_at is null"),
+    "an end in the year 1": (
+        lambda one: one.update(expires_at="0001-01-01T00:00:00.000Z"),
+        "before 1970 or after 9998",
+    ),
+    "an end in 9999": (lambda one: one.update(expires_at="9999-12-31T23:59:59.999Z"), "before 1970 or after 9998"),
+    "an end that is no time": (lambda one: one.update(expires_at="soon"), "before 1970 or after 9998"),
     "a control character": (lambda one: one["reasons"][0].update(text="a\x07b"), "cannot be printed"),
     "an endless disclosure": (lambda one: one.update(disclosures={"x": "y" * 3_000}), "longer than"),
 }

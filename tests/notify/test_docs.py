@@ -40,7 +40,7 @@ def test_the_commands_of_the_page_run(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert len(list((tmp_path / "letters").glob("d-*.html"))) == 5
+    assert len(list((tmp_path / "preview").glob("d-*.html"))) == 5
     assert (tmp_path / "sample.html").exists()
 
 

@@ -46,7 +46,7 @@ def test_each_applicant_gets_one_letter_by_the_way_that_is_theirs(stack: Stack, 
         broken = replaced(answers[10], decision_id="d-broken", reasons=[])
         here.send([*answers[:7], stranger, *answers[8:], by_policy, replay, broken, b"no record at all"])
         here.send([answers[0], answers[1], different(answers[2]), different(answers[2])])
-        notifier = here.notifier()
+        notifier = here.notifier(COACH_NOTIFY_LENDER_NOTICE="", COACH_LOG_TOTALS_EVERY_S="1")
         here.until_done()
         assert notifier.stop() == 0
         done = {one["decision_id"]: one for one in here.notices("sent", "printed")}
@@ -78,7 +78,10 @@ def test_each_applicant_gets_one_letter_by_the_way_that_is_theirs(stack: Stack, 
         assert dead["RecommendationRefused"]["stage"] == "notify"
         assert dead["RecommendationRefused"]["topic"] == here.room.settings.topic_recommendations
         assert [one["decision_id"] for one in here.notices("failed")] == ["d-broken"]
+        assert [one["setting"] for one in notifier.events("notify.setting_missing")] == ["COACH_NOTIFY_LENDER_NOTICE"]
+        assert notifier.events("notify.by_hand")[-1]["count"] == 2
         [stopped] = notifier.events("notify.stopped")
+        assert stopped["notices_by_hand"] == 2
         told = {name: stopped[f"notify_skipped:{name}"] for name in ("replay", "not_model_decline", "duplicate")}
         assert told == {"replay": 1, "not_model_decline": 1, "duplicate": 2}
         assert stopped["notices_withheld"] == 1

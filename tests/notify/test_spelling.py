@@ -42,7 +42,7 @@ def action(start: Any, end: Any, unit: str | None = None, direction: str = "") -
         (5.0, 3.123456789, None, ("5", "about 3.1234")),
         (447.051, 392.186214, "EUR", ("447.05 EUR", "about 392.18 EUR")),
         (20.0, 31.499998092651367, None, ("20", "about 31.5")),
-        (None, 12.0, "years", ("not known to us", "12 years")),
+        (None, 12.0, "years", ("no information", "12 years")),
         ("car (new)", "repairs", None, ("car (new)", "repairs")),
         (-0.0, 1.0, None, ("0", "1")),
         (1e-7, 1e15, None, ("0.0000001", "1,000,000,000,000,000")),
@@ -51,6 +51,17 @@ def action(start: Any, end: Any, unit: str | None = None, direction: str = "") -
 def test_values_are_told_as_people_write_them(start: Any, end: Any, unit: str | None, told: tuple[str, str]) -> None:
     """Given where an action begins and leads, when it is told, then in few digits, with its unit, and true in each word."""
     assert before_and_after(action(start, end, unit, "provide" if start is None else ""), ENGLISH) == told
+
+
+VALUES = st.one_of(st.none(), st.floats(-1e9, 1e9), st.integers(-9, -1).map(float), st.text(min_size=1))
+
+
+@given(one=VALUES, other=VALUES, end=st.floats(-1e9, 1e9), unit=st.sampled_from([None, "%", "$", "months"]))
+def test_where_nothing_is_recorded_no_value_is_told(one: Any, other: Any, end: float, unit: str | None) -> None:
+    """Given an action that provides what was not recorded, when told, then whatever stands there in its place, a code or a word or nothing, the step is the same, and begins at no information."""
+    told = before_and_after(action(one, end, unit, "provide"), ENGLISH)
+    assert told == before_and_after(action(other, end, unit, "provide"), ENGLISH)
+    assert told[0] == ENGLISH.not_known == "no information"
 
 
 def number_in(text: str) -> Decimal:
@@ -118,6 +129,8 @@ def test_another_language_writes_numbers_its_own_way() -> None:
         (("{number}", "{count}"), "just_over must hold {number}"),
         (('thousands = ","', "thousands = 3"), "thousands must be a text"),
         (("[", "("), "is no TOML"),
+        (('    "goes furthest, with the most room to spare",\n', ""), "ways must be 3 texts"),
+        (('"goes furthest, with the most room to spare"', '" "'), "ways must be 3 texts"),
     ],
 )
 def test_unusable_words_are_refused(change: tuple[str, str], told: str) -> None:

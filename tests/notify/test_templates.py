@@ -9,8 +9,9 @@ import pytest
 
 from stream.errors import ConfigurationError, LetterRefused
 from stream.notify.notice import KIND
+from stream.notify.page_rules import page_faults
 from stream.notify.template_rules import MANDATORY_BLOCKS, NOT_FOR_APPLICANTS
-from stream.notify.template_trial import check_by_trial, fetches, full_view
+from stream.notify.template_trial import check_by_trial, full_view
 from stream.notify.templates import Templates, read_templates, shipped_folder
 from stream.notify.view import FIELDS, VARIABLES, view_of
 from tests.notify.answers import IMMUTABLE, LABELS, NOW_MS, recommendations, step_labels
@@ -70,9 +71,119 @@ def test_a_mandatory_block_that_says_nothing_is_refused(own: Path, part: str, bl
     empty = f"{{% block {block} %}}{{% endblock %}}"
     hidden = f"{{% if not reasons %}}{whole}{{% endif %}}"
     path.write_text(text.replace(whole, empty if how == "emptied" else hidden), "utf-8")
-    with pytest.raises(ConfigurationError, match=rf"{re.escape(str(path))}: block {block} ") as raised:
+    with pytest.raises(ConfigurationError, match=rf"{re.escape(str(path))}(:\d+)?: block {block} ") as raised:
         loaded(own)
-    assert "is empty" in str(raised.value) or "does not appear" in str(raised.value)
+    assert "is empty" in str(raised.value) or "stands within if" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "trick",
+    [
+        "{% if reasons[0][0]|default('') == 'r' %}x{% endif %}",
+        "{% if reasons[0] == 'reason-1<&>' %}x{% endif %}",
+        "{{ 'x' if reasons[0] | length < 12 }}",
+        "{{ 'x' if reasons[0][11] is defined }}",
+        "{{ 'x' if reasons[0] | replace('r', '') }}",
+        "{{ lender.name == 'x' and 'y' }}",
+        "{% set told = reasons[0] | trim %}{% if told %}x{% endif %}",
+        "{{ reasons[0][11] | default('x') }}",
+        "{{ (reasons[0] ~ '') | replace('reason-1<&>', 'x') }}",
+        "{% for letter in reasons[0] %}{{ loop.length }}{% endfor %}",
+        "{% for reason in reasons if reason == 'x' %}x{% endfor %}",
+        "{{ 'x' if date is eq('date-of-letter<&>') }}",
+        "{{ 'x' if reference > 'm' }}",
+    ],
+)
+def test_no_template_knows_a_made_up_letter_by_its_words(own: Path, trick: str) -> None:
+    """Given a template that looks into a text to tell a trial from a real letter, when loaded, then it is refused."""
+    change(own, "txt", "{% block reasons %}", trick + "{% block reasons %}")
+    with pytest.raises(
+        ConfigurationError, match=r"a condition may ask|a loop goes over|number in brackets|filter replace is not"
+    ):
+        loaded(own)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "options",
+        "not recipient.name",
+        "reasons | length > 1",
+        "options | count == 2 and options[1].title",
+        "expired or searched_all",
+    ],
+)
+def test_a_condition_may_ask_what_there_is(own: Path, condition: str) -> None:
+    """Given a condition on what is there and how many there are, when loaded, then it passes."""
+    change(own, "txt", "Yours sincerely", f"{{% if {condition} %}}x{{% endif %}}\nYours sincerely")
+    assert loaded(own).locales == ["en"]
+
+
+def test_a_mandatory_block_within_a_condition_is_refused(own: Path) -> None:
+    """Given a mandatory block that stands in a condition or a loop, though it shows in each made-up letter, when loaded, then it is refused."""
+    path = own / "en" / f"{KIND}.txt"
+    text = path.read_text("utf-8")
+    for before, after in (
+        ("{% if reasons %}", "{% endif %}"),
+        ("{% for reason in reasons[:0] or [1] %}", "{% endfor %}"),
+    ):
+        block = re.sub(r"({% block no_offer %}.*?{% endblock %})", rf"{before}\1{after}", text, flags=re.DOTALL)
+        path.write_text(block, "utf-8")
+        with pytest.raises(ConfigurationError, match=r"block no_offer stands within (if|for)"):
+            loaded(own)
+
+
+@pytest.mark.parametrize(
+    ("part", "more"),
+    [
+        ("txt", "{{ " + "(" * 400 + "1" + ")" * 400 + " }}"),
+        ("txt", "{% if options %}" * 3_000 + "{% endif %}" * 3_000),
+        ("html", "{% for reason in reasons %}" * 30 + "{% endfor %}" * 30),
+    ],
+)
+def test_what_is_nested_too_deeply_is_told_with_its_file(own: Path, part: str, more: str) -> None:
+    """Given a template that is nested deeper than Python goes, when loaded, then the error names the file."""
+    path = change(own, part, "Yours sincerely", more + "Yours sincerely")
+    with pytest.raises(ConfigurationError, match=rf"{re.escape(str(path))}: is nested too deeply"):
+        loaded(own)
+
+
+def test_words_hold_plain_fields_only(own: Path) -> None:
+    """Given a words.toml that is nested deeply, or whose date has a format or an attribute, when loaded, then it is refused with its file."""
+    path = own / "en" / "words.toml"
+    text = path.read_text("utf-8")
+    wrong = [text.replace("{day}", "{day}" + more) for more in ("{day:>200000000}", "{day.__class__}", "{{", "{0}")]
+    for words in (*wrong, "x = " + "[" * 100_000):
+        path.write_text(words, "utf-8")
+        with pytest.raises(ConfigurationError, match=rf"{re.escape(str(path))}: (date must hold|is nested too deeply)"):
+            loaded(own)
+
+
+@pytest.mark.parametrize(
+    ("trick", "told"),
+    [
+        ('<svg><image href="https://t.example/{{ reference }}"/></svg>', "<svg> is not allowed"),
+        ('<svg><use xlink:href="https://t.example/p.svg#a"/></svg>', "xlink:href is not allowed"),
+        ("<p style=\"background:image-set('https://t.example/x.png' 1x)\">x</p>", "functions are not allowed"),
+        ('<p style="background:u\\72l(https://t.example/x)">x</p>', "backslash"),
+        ('<style>@\\69mport "https://t.example/x.css";</style>', "backslash"),
+        ("<style>p{background:#fff}", "never ends|breaks off|does not appear"),
+        ("<!--[if mso]><img src='https://t.example/x'><![endif]-->", "a comment of HTML"),
+        ("<![if mso]><p>x</p><![endif]>", "declaration|comment"),
+        ('<a href="https://x.example" ping="https://t.example">x</a>', "ping is not allowed"),
+        ('<a href="javascript:alert(1)">x</a>', "must begin with one of"),
+        ('<a href="https://x.example/{{ reference }}">x</a>', "must stand in the file as it is"),
+        ("<a href=https://x.example/{% if options %}1{% endif %}>x</a>", "must stand in the file as it is"),
+        ('<button formaction="https://x">x</button>', "<button> is not allowed"),
+        ("<style>#no{opacity:0;height:0}</style>", "hides what a letter says"),
+        ('<img src="data:image/svg+xml,<svg/>">', "would fetch something"),
+    ],
+)
+def test_a_page_that_could_fetch_run_or_hide_is_refused(own: Path, trick: str, told: str) -> None:
+    """Given HTML that is on no list of what is allowed, when loaded, then it is refused."""
+    change(own, "html", "</body>", trick + "</body>")
+    with pytest.raises(ConfigurationError, match=told):
+        loaded(own)
 
 
 @pytest.mark.parametrize("field", sorted(NOT_FOR_APPLICANTS))
@@ -129,7 +240,7 @@ def test_a_trick_is_refused(own: Path, trick: str, told: str) -> None:
         ('<p class="small">{{ lender.notice }}</p>', "", "block disclosures leaves out lender-notice"),
         ("<b>{{ expires_on }}</b>", "", "block expiry leaves out expires-on"),
         ("{{ date }}", "", "date does not appear"),
-        ("{{ reason }}", "<!-- {{ reason }} -->", "leaves out reason-1"),
+        ("{{ reason }}", "<!-- {{ reason }} -->", "a comment of HTML is not allowed"),
         ("{{ recipient.name or", "{{ recipient.name.name or", "UndefinedError"),
         ("<h2>The main", "<script>1</script><h2>The main", "<script> is not allowed"),
         ("<h2>The main", '<img src="https://lender.example/seen.gif"><h2>The main', "would fetch something"),
@@ -146,6 +257,90 @@ def test_a_letter_that_leaves_out_or_fetches_something_is_refused(
     change(own, "html", before, after)
     with pytest.raises(ConfigurationError, match=re.escape(told)):
         loaded(own)
+
+
+HIDERS = [
+    '<ol style="opacity:0">',
+    '<ol style="position:absolute; left:-9999px">',
+    '<ol style="margin-left: -9999px">',
+    '<ol style="margin-left: 900px">',
+    '<ol style="text-indent:-99em">',
+    '<ol style="color:#fff">',
+    '<ol style="color: #eee !important">',
+    '<ol style="color: rgb(255,255,255)">',
+    '<ol style="color: transparent; background: #fff">',
+    '<ol style="color:#1c2329; background:#1c2329">',
+    '<ol bgcolor="#000000">',
+    '<ol style="display:none">',
+    '<ol style="d\\69splay:none">',
+    '<ol style="dis/**/play:none">',
+    '<ol style="visibility: collapse">',
+    '<ol style="font-size:0">',
+    '<ol style="font: 1px serif">',
+    '<ol style="font: 12px/0 serif">',
+    '<ol style="font-size: .1em">',
+    '<ol style="line-height: 0">',
+    '<ol style="letter-spacing: 99px">',
+    '<ol style="height:0; overflow:hidden">',
+    '<ol style="clip-path: inset(100%)">',
+    '<ol style="transform: scale(0)">',
+    '<ol style="filter: opacity(0)">',
+    '<ol style="width: calc(1px * 0)">',
+    '<ol style="--x: none; display: var(--x)">',
+    "<ol hidden>",
+    '<ol aria-hidden="true">',
+    "<details><ol>",
+    "<dialog><ol>",
+    "<template><ol>",
+    "<noscript><ol>",
+    "<select><ol>",
+    "<svg><ol>",
+    "<textarea><ol>",
+    "<style>ol { display: none }</style><ol>",
+    "<style>@media print { ol { color: white } }</style><ol>",
+    "<style>@supports (color: red) { ol { opacity: 0 } }</style><ol>",
+    '<a href="javascript:x()">x</a><ol>',
+]
+
+
+@pytest.mark.parametrize("hider", HIDERS)
+def test_what_hides_the_reasons_is_refused(own: Path, hider: str) -> None:
+    """Given a template that hides the reasons from a person, in whichever way, when loaded, then it is refused with file and line."""
+    path = change(own, "html", "<ol>", hider)
+    with pytest.raises(ConfigurationError, match=rf"{re.escape(str(path))}:{line_of(path, hider)}: .*"):
+        read_templates(str(own), "en")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("<ol>", "<ol style=\"{{ 'opac' ~ 'ity' }}:0\">"),
+        ("<ol>", '<ol class="{{ date }}" {{ "hid" ~ "den" }}>'),
+        ("<h2>The main reasons</h2>", "<h2 title='"),
+        ("<h2>The main reasons</h2>", "<!-- <h2>"),
+    ],
+)
+def test_what_hides_the_reasons_only_in_a_letter_is_refused(own: Path, before: str, after: str) -> None:
+    """Given a template that puts together what hides the reasons, or opens what never ends, when tried, then it is refused."""
+    change(own, "html", before, after)
+    with pytest.raises(ConfigurationError, match=r"adverse_action\.html:"):
+        loaded(own)
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        '<ol style="margin: 0 0 1rem; padding-left: 1.4em; color: #333; background: #f4f4f4">',
+        '<ol class="x"><style>@media print { .x { font: bold 9.5pt/1.3 "Arial 2", serif; width: 50%; break-inside: avoid } }</style>',
+        '<p><a href="mailto:help@lender.example">Write to us</a></p><ol type="a">',
+        '<img src="data:image/png;base64,AAAA" alt="Bank" width="120"><ol>',
+        '<table role="presentation" cellpadding="4" bgcolor="#ffffff"><tr><td>x</td></tr></table><ol>',
+    ],
+)
+def test_what_hides_nothing_passes(own: Path, harmless: str) -> None:
+    """Given a template with a lender's own style, when loaded and tried, then it passes."""
+    change(own, "html", "<ol>", harmless)
+    loaded(own)
 
 
 def test_a_subject_line_gives_no_reason(own: Path) -> None:
@@ -191,18 +386,27 @@ def test_a_part_may_stand_in_a_file_of_its_own(own: Path) -> None:
 
 
 def test_a_letter_tells_all_of_an_answer_and_no_more() -> None:
-    """Given answers of the engine, when written, then the letter has each reason, each step of each different tier, and no immutable feature as a step."""
+    """Given answers of the engine, when written, then the letter has each reason, each step of each tier that no other outdoes, and no immutable feature as a step."""
     for one in recommendations(60):
         letter = letter_of(one)
         for reason in one["reasons"]:
             assert reason["text"] in letter.text
-        expected = {action["label"] for tier in one["tiers"] for action in tier["actions"]}
+        expected = {action["label"] for tier in not_outdone(one["tiers"]) for action in tier["actions"]}
         assert set(step_labels(letter.text)) == expected
         assert not expected & {LABELS[name] for name in IMMUTABLE}
         assert one["recommendation_id"] not in letter.text + letter.html
         for tier in one["tiers"]:
             for number in (tier["margin"], tier["probability"], tier["effort"]):
                 assert str(number) not in letter.text + letter.html
+
+
+def not_outdone(tiers: Any) -> list[Any]:
+    """The tiers of a lender who approves above that no other tier outdoes."""
+    return [
+        tier
+        for tier in tiers
+        if not any(one["effort"] <= tier["effort"] and one["margin"] > tier["margin"] for one in tiers)
+    ]
 
 
 def test_equal_tiers_are_told_once() -> None:
@@ -233,15 +437,15 @@ def test_what_others_wrote_is_escaped() -> None:
     letter = letter_of(one)
     assert "<script>" not in letter.html
     assert "<img" not in letter.html
-    assert fetches(letter.html) == []
+    assert page_faults(letter.html) == []
 
 
 def test_a_template_that_fails_on_a_letter_tells_no_value(own: Path) -> None:
     """Given a template that the trial lets through and a letter breaks, when written, then the error has no text of the letter."""
-    change(own, "subject", "Our", "{{ 'x' if lender.name | length < 40 else lender.name.name }} Our")
+    change(own, "subject", "Our", "{{ 'x' if reasons | length < 5 else lender.name.name }} Our")
     templates = loaded(own).find(KIND, "en")
     view = full_view()
-    view["lender"]["name"] = "Secret Name " * 9
+    view["reasons"] = ["Secret Name"] * 5
     with pytest.raises(LetterRefused) as raised:
         templates.letter(view)
     assert "Secret" not in str(raised.value)
