@@ -6,7 +6,6 @@ all of it is there. So a reader never meets half a file, and what `keep` returne
 
 from __future__ import annotations
 
-import os
 import secrets
 import tempfile
 import time
@@ -18,6 +17,7 @@ from typing import Final
 import fsspec
 
 from stream.archive.layout import DRAFTS
+from stream.bundle.folders import to_disk
 from stream.bundle.uris import without_secrets
 from stream.errors import (
     ArchiveDamaged,
@@ -200,10 +200,10 @@ class Target:
     def _rename(self, draft: Path, path: str) -> None:
         place = Path(self.full(path))
         made = _make_folders(place.parent)
-        _to_disk(draft)
+        to_disk(draft)
         draft.replace(place)
         for folder in made:
-            _to_disk(folder)
+            to_disk(folder)
 
     @staticmethod
     def _parent(path: str) -> str:
@@ -236,15 +236,6 @@ def _make_folders(folder: Path) -> list[Path]:
         changed.append(folder)
     changed[0].mkdir(parents=True, exist_ok=True)
     return changed
-
-
-def _to_disk(path: Path) -> None:
-    """Make sure that a power cut does not take it back."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _package(said: str) -> str:

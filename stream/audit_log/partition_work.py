@@ -59,6 +59,17 @@ class Totals:
     rows: int = 0  # of those ranges and tails
     seconds_keeping: float = 0.0
 
+    def counts(self) -> dict[str, int]:
+        """The numbers that the log and the command tell, by name."""
+        return {
+            "records": self.records,
+            "unreadable": self.unreadable,
+            "hash_differs": self.suspect,
+            "offsets_lost": self.lost,
+            "ranges": self.ranges,
+            "tails": self.tails,
+        }
+
 
 @dataclass(kw_only=True)
 class PartitionWork:

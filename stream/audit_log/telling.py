@@ -90,12 +90,7 @@ class Telling:
         log.info(
             "sink.ended" if final else "sink.progress",
             extra={
-                "records": totals.records,
-                "unreadable": totals.unreadable,
-                "hash_differs": totals.suspect,
-                "offsets_lost": totals.lost,
-                "ranges": totals.ranges,
-                "tails": totals.tails,
+                **totals.counts(),
                 "records_per_s": round(rate, 1),
                 "lag": sum(self._lags.values()),
                 "positions": dict(positions),

@@ -31,7 +31,7 @@ def made_whole(folder: Path) -> Iterator[Path]:
     try:
         yield draft
         for path in draft.rglob("*"):
-            _to_disk(path)
+            to_disk(path)
         draft.chmod(FOLDER_MODE)
         try:
             draft.rename(folder)
@@ -39,7 +39,7 @@ def made_whole(folder: Path) -> Iterator[Path]:
             refuse_occupied(folder)  # somebody was faster
             message = f"cannot put the finished folder at {folder}: {error.strerror or error}"
             raise ConfigurationError(message) from error
-        _to_disk(folder.parent)
+        to_disk(folder.parent)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
@@ -56,7 +56,7 @@ def refuse_occupied(folder: Path) -> None:
         raise ConfigurationError(message)
 
 
-def _to_disk(path: Path) -> None:
+def to_disk(path: Path) -> None:
     """Make sure a power cut does not take it back."""
     descriptor = os.open(path, os.O_RDONLY)
     try:

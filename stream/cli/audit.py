@@ -144,16 +144,8 @@ def sink_records(
     for which in (signal.SIGTERM, signal.SIGINT):
         signal.signal(which, lambda *_: sink.stop())
     totals = sink.run()
-    done = {
-        "records": totals.records,
-        "unreadable": totals.unreadable,
-        "hash_differs": totals.suspect,
-        "offsets_lost": totals.lost,
-        "ranges": totals.ranges,
-        "tails": totals.tails,
-    }
     if as_json:
-        click.echo(json.dumps(done))
+        click.echo(json.dumps(totals.counts()))
     else:
-        click.echo(", ".join(f"{count} {what.replace('_', ' ')}" for what, count in done.items()))
+        click.echo(", ".join(f"{count} {what.replace('_', ' ')}" for what, count in totals.counts().items()))
     ctx.exit(1 if once and totals.unreadable else 0)

@@ -12,6 +12,7 @@ import secrets
 from pathlib import Path
 from typing import Final
 
+from stream.bundle.folders import to_disk
 from stream.errors import ConfigurationError, DiskUnavailable
 from stream.notify.record import Channel
 from stream.notify.transport import Package
@@ -165,18 +166,9 @@ def write_whole(place: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(place)
-        _sync_folder(place.parent)
+        to_disk(place.parent)
     except OSError as error:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
         msg = f"a letter cannot be written to {place.parent}: {error.strerror or error}"
         raise DiskUnavailable(msg) from error
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a rename last through a power cut."""
-    held = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(held)
-    finally:
-        os.close(held)

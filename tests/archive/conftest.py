@@ -9,5 +9,5 @@ import pytest
 def _no_power_cuts() -> Iterator[None]:
     """In these tests processes die, and no machine: what was written is there without waiting for the disk."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("stream.archive.target._to_disk", lambda _path: None)
+        patch.setattr("stream.archive.target.to_disk", lambda _path: None)
         yield

@@ -124,7 +124,7 @@ def _main() -> None:
     import stream.archive.target  # noqa: PLC0415 - as above
     import stream.cli.audit  # noqa: PLC0415 - as above
 
-    stream.archive.target._to_disk = lambda path: None  # noqa: ARG005, SLF001 - as in conftest.py: processes die, and no machine
+    stream.archive.target.to_disk = lambda path: None  # noqa: ARG005 - as in conftest.py: processes die, and no machine
 
     children: dict[int, str] = {}
 
