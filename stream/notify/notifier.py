@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable
 from typing import Final, cast
 
-from stream.errors import DependencyError, MalformedRecord, NoticeGivenUp, PoisonError, UnexpectedFault
+from stream.errors import MalformedRecord, NoticeGivenUp, PoisonError, UnexpectedFault
 from stream.events import Recommendation
 from stream.notify.handing_over import HandingOver, Job
 from stream.notify.notice import KIND, answer_sha256, notice, notice_id
@@ -134,14 +134,12 @@ class Notifier:
 
     def _one_try(self, job: Job, patience: Patience) -> None:
         """Try until nothing that everything waits for is away."""
-        while True:
-            try:
-                if not self._known(job, patience):
-                    self._tell(job, self._handing_over.hand_over(job, patience))
-            except DependencyError as away:
-                patience.pause(away)
-            else:
-                return
+
+        def once() -> None:
+            if not self._known(job, patience):
+                self._tell(job, self._handing_over.hand_over(job, patience))
+
+        patience.outlast(once)
 
     def _known(self, job: Job, patience: Patience) -> bool:
         """Whether the decision has its letter, or may have another one; a different answer is reported, once."""
@@ -246,12 +244,9 @@ class Notifier:
         decision_id: str | None = None,
     ) -> None:
         patience = self._patience(record.partition)
-        while True:
-            try:
-                self._handing_over.bury(record, error, attempts=attempts, failed=failed, patience=patience)
-                break
-            except DependencyError as away:
-                patience.pause(away)
+        patience.outlast(
+            lambda: self._handing_over.bury(record, error, attempts=attempts, failed=failed, patience=patience)
+        )
         self._counters.add("notices_dead_total", reason=error.reason)
         where = {"partition": record.partition, "offset": record.offset}
         log.warning(
@@ -261,15 +256,12 @@ class Notifier:
             self._settled(record)
 
     def _read(self, record: Inbound, patience: Patience) -> Recommendation:
-        if record.value is None:
+        value = record.value
+        if value is None:
             msg = "the record has no value"
             raise MalformedRecord(msg)
-        while True:
-            try:
-                name, found = self._framing.decode(record.value, topic=record.topic)
-                break
-            except DependencyError as away:  # a schema registry that has to be asked
-                patience.pause(away)
+        # A schema registry may have to be asked.
+        name, found = patience.outlast(lambda: self._framing.decode(value, topic=record.topic))
         if name != "Recommendation":
             msg = f"the record is of the kind {name}; expected Recommendation"
             raise MalformedRecord(msg)

@@ -202,15 +202,8 @@ class NotifierProcess:
             notifier.take(record)
 
     def _catch_up(self, reading: Reading, reader: NoticeReader) -> None:
-        patience = self._patience(reading, None)
-        while True:
-            try:
-                count = reader.catch_up(lambda: self._alive(reading))
-            except DependencyError as away:
-                patience.pause(away)
-            else:
-                log.info("notify.notices_read", extra={"count": count})
-                return
+        count = self._patience(reading, None).outlast(lambda: reader.catch_up(lambda: self._alive(reading)))
+        log.info("notify.notices_read", extra={"count": count})
 
     def _alive(self, reading: Reading) -> None:
         """Between the pieces of a long reading: stay in the group, and notice a stop. Raises: Abandoned."""

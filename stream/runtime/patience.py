@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 from stream.errors import DependencyError
 
 FIRST_PAUSE_S: Final = 0.05
+Result = TypeVar("Result")
 STEP_S: Final = 0.1  # a pause notices within this that it is called off
 
 
@@ -89,6 +90,17 @@ class Patience:
             self._sleep(step_s)
             left_s -= step_s
         self.check()
+
+    def outlast(self, doing: Callable[[], Result]) -> Result:
+        """Do something, and again after a pause while what it depends on is away.
+
+        Raises: as `pause`; whatever else `doing` raises.
+        """
+        while True:  # bounded by `total_s`
+            try:
+                return doing()
+            except DependencyError as away:
+                self.pause(away)
 
     def check(self) -> None:
         """Go on only while nobody calls the work off.
