@@ -227,3 +227,11 @@ class ModelRefused(ConfigurationError):
 
 class ProbeMismatch(StreamError):
     """Our margins or leaves differ from the owner library's on a probe: the bundle is refused (exit 1)."""
+
+
+class ClaimsDiffer(StreamError):
+    """What the lender's own scorer gave for the pool is not what the model gives: the bundle is refused (exit 1)."""
+
+
+class MachineMismatch(StreamError):
+    """This machine computes something else for a bundle's probes than the builder's did: it answers nothing with it."""

@@ -1,9 +1,7 @@
 """What comes in and what goes out: the decision, and the shapes of the records. Frozen or typed, no behaviour.
 
-Outgoing records are JSON-shaped dictionaries, because their canonical form *is* JSON (RFC 8785) and the audit is
-compared by its bytes; the TypedDicts below are their contract for the type checker. `schemas/` holds the same in
-Avro. In them an exact integer is a decimal string, a time is RFC 3339 with milliseconds and Z, and a known-missing
-feature value is None.
+Outgoing records are JSON-shaped dictionaries: their canonical form *is* JSON (RFC 8785), and the audit is compared by it.
+`schemas/` holds the same in Avro. An exact integer is a decimal string, a time is RFC 3339 with milliseconds and Z.
 """
 
 from __future__ import annotations
@@ -13,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, NotRequired, TypeAlias, TypedDict
 
 Value: TypeAlias = float | str | None  # a number as the model takes it, a word of `categories`, or known-missing
+Category: TypeAlias = float | str  # a word, or the number of a category that has none
 Outcome: TypeAlias = Literal["approved", "declined"]
 DeclineBasis: TypeAlias = Literal["model", "policy", "manual", "fraud"]
 ThresholdScale: TypeAlias = Literal["probability", "margin"]
@@ -52,8 +51,9 @@ Action = TypedDict(  # functional form: `from` is a keyword
         "from": Value,
         "to": Value,
         "unit": str | None,
-        "binding_threshold": float | None,  # the model's threshold that `to` just reaches
+        "binding_threshold": float | None,  # the model's threshold that `to` just reaches; None for a category
         "contribution": str,  # of this feature in the target ledger, times 2^unit_log2
+        "binding_categories": NotRequired[list[Category] | None],  # what the model does not tell from `to`
     },
 )
 
@@ -111,7 +111,7 @@ class Other(TypedDict):
     """The other side of a ledger row; exactly one of the four is not None (missing: True)."""
 
     cell: CellInterval | None
-    categories: list[str] | None
+    categories: list[Category] | None  # empty: the cell of all that no split lists, and nothing in it has a word
     value: Value
     missing: bool
 
@@ -137,6 +137,7 @@ class LedgerFeature(TypedDict):
     feasible: bool
     why_not: str | None
     solo_shift: str  # margin shift when this feature alone moves, times 2^unit_log2
+    binding_categories: NotRequired[list[Category] | None]  # for a category: what the split that adds most lists
 
 
 class Ledger(TypedDict):
@@ -162,6 +163,7 @@ class ReasonFeature(TypedDict):
     trees: int
     contribution: str
     code: str
+    binding_categories: NotRequired[list[Category] | None]  # as in LedgerFeature
 
 
 class ReasonsLedger(TypedDict):
@@ -177,9 +179,11 @@ class Splits(TypedDict):
     """Parallel lists: the decisive splits that the ledgers of this body refer to by row."""
 
     feature: list[str]
-    operator: list[str]
-    threshold: list[float]
+    operator: list[str]  # < | <= | in | not in: what sends a value to the left
+    threshold: list[float | None]  # None for a category
     default_left: list[bool]
+    categories: NotRequired[list[list[Category] | None]]  # None for a number; absent: all are
+    zero_is_missing: NotRequired[list[bool]]  # zero goes where a missing value goes; absent: at no split
 
 
 class ComparatorReference(TypedDict):
@@ -244,7 +248,7 @@ class BundleIdentity(TypedDict):
 
 
 class AuditBody(TypedDict):
-    """A pure function of decision, bundle and engine version."""
+    """A pure function of decision, bundle and engine version. NotRequired: absent at its default, so old hashes fit."""
 
     engine_version: str
     recommendation_id: str
@@ -255,6 +259,7 @@ class AuditBody(TypedDict):
     library_version: str
     objective: str
     trees_used: int
+    missing: NotRequired[float | None]  # the number that stands for missing besides null; absent where there is none
     summation: str
     approve: Literal["above", "below"]
     threshold: float

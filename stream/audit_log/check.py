@@ -85,7 +85,8 @@ def _decision_id(body: Mapping[str, Any]) -> object:
 def _of_the_bundle(body: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Take out what is the bundle's and not the decision's, so that all records of one bundle must agree on it."""
     of = (str(body["bundle"]["bundle_sha256"]), str(body["engine_version"]))
-    yield (*of, "description"), [body[key] for key in BUNDLE_CONSTANTS] + [body["query_leaves"] is None]
+    is_brief = body["query_leaves"] is None
+    yield (*of, "description"), [body[key] for key in BUNDLE_CONSTANTS] + [body.get("missing"), is_brief]
     threshold = [body["threshold"], body["threshold_scale"]]
     if body["decision"]["threshold"] is None:
         yield (*of, "threshold"), threshold

@@ -9,11 +9,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
+from stream.bundle.alignment import check_names
+from stream.bundle.claims import ClaimColumn, ClaimReport, check_claims, trees_meant
 from stream.bundle.folders import made_whole, refuse_occupied
+from stream.bundle.kept_probes import PROBES
 from stream.bundle.manifest import (
     FEATURES,
     FORMAT_VERSION,
@@ -30,14 +34,14 @@ from stream.bundle.manifest import (
 from stream.bundle.pool import Pool, read_pool
 from stream.bundle.pool_rank import PoolRank, rank_pool
 from stream.bundle.probe import ProbeReport, probe
-from stream.bundle.read_model import read_model
+from stream.bundle.read_model import Readings, read_every_way
 from stream.errors import ConfigurationError, InvalidDecision
 from stream.events import ThresholdScale
 from stream.forest.ledger import leaf_units
-from stream.forest.link import Link, link_of
+from stream.forest.link import Link, check_predictions, link_of
 from stream.forest.trees import Forest, TreesUsed
 from stream.forest.walk import margins_of
-from stream.recourse.features import FeatureRules, read_features
+from stream.recourse.features import FeatureRules, rules_for
 from stream.recourse.leaf_matrix import LeafMatrix, build_leaf_matrix
 from stream.recourse.policy import Policy, read_policy
 from stream.recourse.record import ENGINE_VERSION
@@ -63,6 +67,8 @@ class Built:
     ignored_columns: tuple[str, ...]
     unlabelled: tuple[str, ...]  # features that a letter would call by their column's name
     rank: PoolRank | None
+    claims: ClaimReport | None
+    trees_by_claims: bool  # whether it was the claims that told which trees were meant
 
 
 def build_bundle(  # noqa: PLR0913 - one keyword per flag of `coach bundle build`
@@ -75,6 +81,8 @@ def build_bundle(  # noqa: PLR0913 - one keyword per flag of `coach bundle build
     threshold_scale: ThresholdScale = "probability",
     policy_path: Path | None = None,
     target_column: str | None = None,
+    claim_column: str | None = None,
+    claim_scale: ThresholdScale = "probability",
     missing: float | None = None,
     trees: TreesUsed | None = None,
     model_id: str = MODEL_ID,
@@ -89,21 +97,35 @@ def build_bundle(  # noqa: PLR0913 - one keyword per flag of `coach bundle build
 
     `model_version` is by default the first digits of the model file's SHA-256. Without a `reference_key`, the key
     behind the comparator references is made of the pool's rows: opaque to whoever does not have these.
+    Where the file leaves a choice of trees and `trees` makes none, the pool's `claim_column` decides, if there is one.
     Raises: ConfigurationError (ModelRefused among it) for inputs that cannot make a bundle, ProbeMismatch where the
-    owner library computes anything else than we do.
+    owner library computes anything else than we do, ClaimsDiffer where the lender's own scores are others.
     """
     refuse_occupied(out_dir)
     _check_arguments(missing, revision, model_id, model_version)
     progress("reading the model", 0, 1)
-    forest, model = read_model(model_path, trees=trees)
+    claims = None if claim_column is None else ClaimColumn(name=claim_column, scale=claim_scale)
+    readings = read_every_way(model_path, trees=trees, missing=missing, claimed=claims is not None)
     features, policy_file = _read(features_path), _read(policy_path) if policy_path else b""
-    rules = read_features(_text(features, features_path), forest.features)
+    rules = _rules(readings.any_forest, _text(features, features_path))
     policy = read_policy(_text(policy_file, policy_path))
-    link = link_of(forest)
-    cutoff = _cutoff(link, threshold, threshold_scale, policy)
     progress("reading the pool", 0, 1)
-    pool = read_pool(pool_path, rules, target_column=target_column)
-    report = probe(forest, link, model, pool.rows, progress=lambda done, total: progress("comparing", done, total))
+    pool = read_pool(pool_path, rules, target_column=target_column, claim_column=claim_column, missing=missing)
+    trees_by_claims = readings.chosen is None
+    forest, trees = _chosen(readings, pool, claims, trees)
+    link = link_of(forest)
+    check_predictions(forest, link)
+    cutoff = _cutoff(link, threshold, threshold_scale, policy)
+    model = readings.model
+    report = probe(
+        forest,
+        link,
+        model,
+        pool.rows,
+        declared=[len(codes or ()) for codes in rules.codes],
+        progress=lambda done, total: progress("comparing", done, total),
+    )
+    claimed = None if claims is None else check_claims(forest, model, pool, claims, readings.other_than(trees))
     progress("building the leaf matrix", 0, 1)
     key = reference_key or _own_reference_key(pool)
     matrix = build_leaf_matrix(forest, pool.rows, rules, policy.approve, key)
@@ -127,6 +149,7 @@ def build_bundle(  # noqa: PLR0913 - one keyword per flag of `coach bundle build
             "cutoff_margin": cutoff,
             "trees": trees,
             "trees_used": forest.trees,
+            "missing": forest.missing,
             "forest_sha256": forest.digest,
             "features": [{"name": rule.name, "type": rule.type} for rule in rules.rules],
             "pool": {
@@ -134,9 +157,14 @@ def build_bundle(  # noqa: PLR0913 - one keyword per flag of `coach bundle build
                 "accepted": _accepted(matrix, cutoff, policy, pool),
                 "sha256": pool.sha256,
             },
+            "probes": {"rows": len(report.kept), "library_version": report.library_version},
             "audit_trees": audit_trees,
             "audit_record_bytes_max": audit_record_bytes,
-            "files": _write(draft, {model_file: model, FEATURES: features, POLICY: policy_file}, matrix),
+            "files": _write(
+                draft,
+                {model_file: model, FEATURES: features, POLICY: policy_file},
+                {LEAF_MATRIX: matrix.arrays(), PROBES: report.kept.arrays()},
+            ),
         }
         content = encode_manifest(manifest)
         (draft / MANIFEST).write_bytes(content)
@@ -148,8 +176,25 @@ def build_bundle(  # noqa: PLR0913 - one keyword per flag of `coach bundle build
         probe=report,
         ignored_columns=pool.ignored,
         unlabelled=tuple(rule.name for rule in rules.rules if rule.label == rule.name),
+        claims=claimed,
+        trees_by_claims=trees_by_claims,
         rank=None if target_column is None else rank_pool(target_column, pool.target, margins_of(forest, pool.rows)),
     )
+
+
+def _chosen(
+    readings: Readings, pool: Pool, claims: ClaimColumn | None, trees: TreesUsed | None
+) -> tuple[Forest, TreesUsed | None]:
+    """The reading that was asked for, or the one that the claims were made with, and its choice of trees."""
+    if claims is None or readings.chosen is not None:
+        return readings.any_forest, trees
+    meant = trees_meant(readings.others, pool, claims)
+    return readings.others[meant], meant
+
+
+def _rules(forest: Forest, features_toml: str) -> FeatureRules:
+    check_names(forest.features, features_toml)
+    return rules_for(forest, features_toml)
 
 
 @contextmanager
@@ -163,10 +208,9 @@ def _told_of_the_disk(out_dir: Path) -> Iterator[None]:
 
 
 def _check_arguments(missing: float | None, revision: int, model_id: str, model_version: str | None) -> None:
-    if missing is not None and not math.isnan(missing):
+    if missing is not None and not math.isfinite(missing):
         message = (
-            f"--missing {missing:g}: a number that stands for missing is not supported yet, for decisions would have to "
-            "be read alike; leave such cells of the pool empty, and send null"
+            f"--missing {missing:g}: give the finite number that stands for missing; NaN and empty cells always do"
         )
         raise ConfigurationError(message)
     if revision < 1:
@@ -241,12 +285,16 @@ def _audit_size(
     raise ConfigurationError(message)
 
 
-def _write(draft: Path, files: dict[str, bytes], matrix: LeafMatrix) -> dict[str, FileEntry]:
+def _write(
+    draft: Path, files: dict[str, bytes], arrays: dict[str, dict[str, npt.NDArray[Any]]]
+) -> dict[str, FileEntry]:
+    """Write files by name and arrays by folder and name; give what the manifest says of them."""
     for name, content in files.items():
         (draft / name).write_bytes(content)
-    (draft / LEAF_MATRIX).mkdir()
-    arrays = matrix.arrays()
-    for name, array in arrays.items():
-        np.save(draft / LEAF_MATRIX / f"{name}.npy", np.ascontiguousarray(array), allow_pickle=False)
-    paths = [*files, *(f"{LEAF_MATRIX}/{name}.npy" for name in arrays)]
+    paths = list(files)
+    for folder, of_folder in arrays.items():
+        (draft / folder).mkdir()
+        for name, array in of_folder.items():
+            np.save(draft / folder / f"{name}.npy", np.ascontiguousarray(array), allow_pickle=False)
+            paths.append(f"{folder}/{name}.npy")
     return {path: digest_of_file(draft / path) for path in paths}

@@ -6,6 +6,7 @@ A bundle is a folder:
     model.json | model.ubj | model.txt   the model file, byte for byte as it was given
     features.toml, policy.toml           likewise; policy.toml is empty where none was given
     leaf_matrix/<array>.npy              the training pool as the method needs it, memory-mapped by whoever opens it
+    probes/<array>.npy                   rows with what the library gave for them, computed again by whoever opens it
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ import json
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, Literal, TypedDict, cast
 
-from stream.errors import BundleUnavailable, ConfigurationError, CorruptionError
+from stream.errors import BundleUnavailable, ConfigurationError, CorruptionError, shown
 from stream.events import PublishedFeature, ThresholdScale
 from stream.forest.trees import Library, TreesUsed
 
-FORMAT_VERSION: Final = 1  # raised when a bundle of the new format cannot be opened by older code
+FORMAT_VERSION: Final = 2  # raised when a bundle of the new format cannot be opened by older code
 MANIFEST: Final = "manifest.json"
 FEATURES: Final = "features.toml"
 POLICY: Final = "policy.toml"
@@ -43,6 +44,13 @@ class PoolEntry(TypedDict):
     sha256: str  # over feature names and values as the model takes them, so not of the file's format
 
 
+class ProbesEntry(TypedDict):
+    """The probes that the bundle keeps, and the version of the library that the builder's gate asked."""
+
+    rows: int
+    library_version: str
+
+
 class Manifest(TypedDict):
     """The content of manifest.json. A pure function of the inputs of the build."""
 
@@ -61,9 +69,11 @@ class Manifest(TypedDict):
     cutoff_margin: float
     trees: TreesUsed | None  # the choice, where the file left one
     trees_used: int
+    missing: float | None  # the number that the decider's XGBoost takes for missing, besides NaN
     forest_sha256: str
     features: list[PublishedFeature]
     pool: PoolEntry
+    probes: ProbesEntry
     audit_trees: bool  # whether audit records carry per-tree detail
     audit_record_bytes_max: int  # no audit record of this bundle is larger
     files: dict[str, FileEntry]
@@ -92,7 +102,7 @@ def digest_of_file(path: Path) -> FileEntry:
 def decode_manifest(content: bytes, where: str) -> Manifest:
     """Read a manifest. `where` is what messages call its place.
 
-    Raises: CorruptionError where it is none, ConfigurationError where its format is newer than this code.
+    Raises: CorruptionError where it is none, ConfigurationError where its format is not the one of this code.
     """
     try:
         manifest: Any = json.loads(content)
@@ -101,7 +111,9 @@ def decode_manifest(content: bytes, where: str) -> Manifest:
         message = f"{where}/{MANIFEST} is not the manifest of a bundle; build or fetch the bundle again"
         raise CorruptionError(message) from error
     if version != FORMAT_VERSION:
-        message = f"{where} has bundle format {version}, this coach reads {FORMAT_VERSION}; build it again or upgrade"
+        older = isinstance(version, int) and version < FORMAT_VERSION
+        remedy = "build it again with this coach, and publish it" if older else "upgrade this coach"
+        message = f"{where} has bundle format {shown(str(version))}, this coach reads {FORMAT_VERSION}; {remedy}"
         raise ConfigurationError(message)
     absent = sorted(Manifest.__required_keys__ - set(manifest))
     if absent or not all(_is_inside(path) for path in manifest["files"]):

@@ -8,34 +8,40 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stream.bundle.kept_probes import PROBES, check_probes, kept_probes, mismatch
 from stream.bundle.manifest import FEATURES, LEAF_MATRIX, MODEL_FILES, POLICY, Manifest, check_files, read_manifest
 from stream.bundle.read_model import read_model
 from stream.errors import CorruptionError
 from stream.events import BundleIdentity
-from stream.recourse.features import read_features
+from stream.forest.link import link_of
+from stream.recourse.features import rules_for
 from stream.recourse.leaf_matrix import LeafMatrix, from_arrays
 from stream.recourse.model import PublishedModel, published_model
 from stream.recourse.policy import read_policy
 
 
 def open_bundle(folder: Path, *, verify: bool = True) -> PublishedModel:
-    """Open the bundle in `folder`. `verify` reads every file once to compare it with its digest.
+    """Open the bundle in `folder`. `verify` compares every file with its digest and computes the kept probes again.
 
     Raises: BundleUnavailable where there is none, CorruptionError where it is not what was built, ConfigurationError
-    where its format is not ours.
+    where its format is not ours, MachineMismatch where this machine computes something else than the builder's.
     """
     manifest, bundle_sha256 = read_manifest(folder)
     if verify:
         check_files(folder, manifest)
-    forest, _ = read_model(folder / _model_file(manifest), trees=manifest["trees"])
-    if forest.digest != manifest["forest_sha256"]:
-        message = f"{folder}: the model file reads as another forest than when the bundle was built; build it again"
-        raise CorruptionError(message)
+    built_with = manifest["probes"]["library_version"]
+    forest, _ = read_model(folder / _model_file(manifest), trees=manifest["trees"], missing=manifest["missing"])
+    if forest.digest != manifest["forest_sha256"]:  # though its bytes are the ones that were built
+        raise mismatch(forest, "reads another forest out of the model file than", str(folder), built_with)
     policy = read_policy((folder / POLICY).read_text("utf-8"))
+    rules = rules_for(forest, (folder / FEATURES).read_text("utf-8"))
+    if verify:
+        kept = kept_probes(_arrays(folder, manifest, PROBES), forest, str(folder))
+        check_probes(forest, link_of(forest), kept, where=str(folder), built_with=built_with)
     return published_model(
         identity=identity_of(manifest, bundle_sha256),
         forest=forest,
-        rules=read_features((folder / FEATURES).read_text("utf-8"), forest.features),
+        rules=rules,
         policy=policy,
         matrix=_leaf_matrix(folder, manifest),
         threshold=manifest["threshold"],
@@ -68,15 +74,17 @@ def _model_file(manifest: Manifest) -> str:
 
 
 def _leaf_matrix(folder: Path, manifest: Manifest) -> LeafMatrix:
-    arrays = {}
-    for path in manifest["files"]:
-        if path.startswith(f"{LEAF_MATRIX}/"):
-            arrays[Path(path).stem] = _mapped(folder / path)
     try:
-        return from_arrays(arrays)
+        return from_arrays(_arrays(folder, manifest, LEAF_MATRIX))
     except KeyError as error:
         message = f"{folder} lacks the leaf matrix's array {error}; build the bundle again"
         raise CorruptionError(message) from error
+
+
+def _arrays(folder: Path, manifest: Manifest, inner: str) -> dict[str, npt.NDArray[Any]]:
+    """The arrays that the manifest names in one of the bundle's folders, by name."""
+    paths = [path for path in manifest["files"] if path.startswith(f"{inner}/")]
+    return {Path(path).stem: _mapped(folder / path) for path in paths}
 
 
 def _mapped(path: Path) -> npt.NDArray[Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -18,8 +18,10 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 
+from stream.bundle.alignment import hint_of_spelling
 from stream.bundle.table_faults import without_cells
 from stream.errors import ConfigurationError, shown
+from stream.forest.trees import Word
 from stream.recourse.features import FeatureRules
 
 NO_VALUE: Final = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")  # how a CSV says missing
@@ -35,49 +37,86 @@ Rows = npt.NDArray[np.float64]
 class Pool:
     """The pool as the model takes it. rows (n, features) float64, NaN for missing; `ignored` columns were not used.
 
-    target: the target column as a pyarrow array (n,), None where none was named.
+    target: the target column as a pyarrow array (n,); claims: what the lender's scorer gave (n,) float64, NaN where a
+    cell is empty. Each is None where no such column was named.
     """
 
     rows: Rows
     sha256: str
     ignored: tuple[str, ...]
     target: Any = None  # pyarrow has no types
+    claims: Rows | None = None
 
 
-def read_pool(path: Path, rules: FeatureRules, *, target_column: str | None) -> Pool:
-    """Read a CSV, gzipped CSV or Parquet file; words become the codes that features.toml gives them.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """Which columns to read: the model's features, those of them that hold words, and the two that are no features."""
+
+    features: tuple[str, ...]
+    worded: frozenset[str]
+    target: str | None
+    claim: str | None
+
+    @property
+    def numbers(self) -> frozenset[str]:
+        """The columns that must hold numbers."""
+        return frozenset({*self.features, *([] if self.claim is None else [self.claim])}) - self.worded
+
+
+def read_pool(
+    path: Path,
+    rules: FeatureRules,
+    *,
+    target_column: str | None,
+    claim_column: str | None = None,
+    missing: float | None = None,
+) -> Pool:
+    """Read a CSV, gzipped CSV or Parquet file; words become their codes, and what equals `missing` in float32 is NaN.
 
     Raises: ConfigurationError that names the file and the column.
     """
-    worded = {rule.name for rule in rules.rules if rule.categories is not None}
-    table, columns = _table(path, rules.names, worded, target_column)
-    if target_column in rules.names:
-        message = f"{target_column!r} is a feature of the model, so it cannot be the target column"
-        raise ConfigurationError(message)
+    for flag, name in (("target", target_column), ("claim", claim_column)):
+        if name in rules.names:
+            message = f"{name!r} is a feature of the model, so it cannot be the {flag} column"
+            raise ConfigurationError(message)
+    worded = frozenset(name for name, codes in zip(rules.names, rules.codes, strict=True) if _has_words(codes))
+    table, columns = _table(
+        path, _Wanted(features=rules.names, worded=worded, target=target_column, claim=claim_column)
+    )
     if table.num_rows == 0:
         message = f"pool {path} has no rows; give the data that the model was trained on"
         raise ConfigurationError(message)
     rows = np.empty((table.num_rows, len(rules.names)), np.float64)
-    for j, rule in enumerate(rules.rules):
-        column = table.column(rule.name)
-        rows[:, j] = _numbers(path, rule.name, column) if rule.categories is None else _codes(path, rules, j, column)
+    for j, name in enumerate(rules.names):
+        column = table.column(name)
+        if _has_words(rules.codes[j]):
+            rows[:, j] = _codes(path, rules, j, _words(path, name, column), NO_VALUE)
+            continue
+        numbers = _without_sentinel(_numbers(path, name, column), missing)
+        rows[:, j] = numbers if rules.codes[j] is None else _codes(path, rules, j, numbers.tolist(), (np.nan,))
+    others = (target_column, claim_column)
     return Pool(
         rows=rows,
         sha256=_digest(rules.names, rows),
-        ignored=tuple(c for c in columns if c not in rules.index and c != target_column),
+        ignored=tuple(c for c in columns if c not in rules.index and c not in others),
         target=None if target_column is None else table.column(target_column),
+        claims=None if claim_column is None else _numbers(path, claim_column, table.column(claim_column)),
     )
 
 
-def _table(path: Path, names: Sequence[str], worded: set[str], target_column: str | None) -> tuple[pa.Table, list[str]]:
-    """The model's columns of the file with the target column, and the names of all."""
+def _has_words(codes: Mapping[Word, float] | None) -> bool:
+    """Whether a feature's categories are words; training categories may be numbers as well."""
+    return codes is not None and any(isinstance(word, str) for word in codes)
+
+
+def _table(path: Path, wanted: _Wanted) -> tuple[pa.Table, list[str]]:
+    """The wanted columns of the file, and the names of all."""
     try:
         if path.name.lower().endswith(CSV_SUFFIXES):
-            return _csv(path, names, worded, target_column)
+            return _csv(path, wanted)
         if path.name.lower().endswith(PARQUET_SUFFIXES):
             columns = list(pa_parquet.read_schema(path).names)
-            wanted = _wanted(path, columns, names, target_column)
-            return pa_parquet.read_table(path, columns=wanted), columns
+            return pa_parquet.read_table(path, columns=_found(path, columns, wanted)), columns
     except (OSError, ValueError, pa.ArrowException) as error:
         message = f"pool {path} cannot be read: {without_cells(error)}"
         raise ConfigurationError(message) from None  # the cause repeats the content
@@ -85,42 +124,44 @@ def _table(path: Path, names: Sequence[str], worded: set[str], target_column: st
     raise ConfigurationError(message)
 
 
-def _csv(path: Path, names: Sequence[str], worded: set[str], target_column: str | None) -> tuple[pa.Table, list[str]]:
+def _csv(path: Path, wanted: _Wanted) -> tuple[pa.Table, list[str]]:
     with pa_csv.open_csv(path) as reader:
         columns = list(reader.schema.names)
-    wanted = _wanted(path, columns, names, target_column)
-    numbers = set(names) - worded
+    found = _found(path, columns, wanted)
     options = pa_csv.ConvertOptions(
-        include_columns=wanted,
-        column_types={name: pa.float64() if name in numbers else pa.string() for name in wanted},
+        include_columns=found,
+        column_types={name: pa.float64() if name in wanted.numbers else pa.string() for name in found},
         null_values=list(NO_VALUE),
         strings_can_be_null=False,
     )
     try:
         return pa_csv.read_csv(path, convert_options=options), columns
     except pa.ArrowInvalid as error:
-        found = re.search(r"In CSV column #(\d+)", str(error))
-        if found is None:
+        at = re.search(r"In CSV column #(\d+)", str(error))
+        if at is None:
             raise
-        name = columns[int(found[1])]
-        wrong = f"holds text where a number is due{NO_DOUBLE}" if name in numbers else "is not UTF-8 text"
+        name = columns[int(at[1])]
+        hint = NO_DOUBLE if name in wanted.features else ""
+        wrong = f"holds text where a number is due{hint}" if name in wanted.numbers else "is not UTF-8 text"
         message = f"pool {path}: column {name!r} {wrong}"
         raise ConfigurationError(message) from None  # the cause repeats the cell
 
 
-def _wanted(path: Path, columns: Sequence[str], names: Sequence[str], target_column: str | None) -> list[str]:
-    """The columns to read: the model's and the target's, each of which is there, once."""
-    if absent := [name for name in names if name not in columns]:
-        message = f"pool {path} lacks the model's features {_some(absent)}"
+def _found(path: Path, columns: Sequence[str], wanted: _Wanted) -> list[str]:
+    """The columns to read: each of the wanted ones, which is there, once."""
+    if absent := [name for name in wanted.features if name not in columns]:
+        message = f"pool {path} lacks the model's features {_some(absent)}{hint_of_spelling(absent, columns, 'column')}"
         raise ConfigurationError(message)
-    if target_column is not None and target_column not in columns:
-        message = f"pool {path} has no column {shown(target_column)!r}, which --target-column names"
-        raise ConfigurationError(message)
-    wanted = list(dict.fromkeys([*names, *([] if target_column is None else [target_column])]))
-    if twice := sorted({name for name in wanted if columns.count(name) > 1}):
+    others = {"--target-column": wanted.target, "--claim-column": wanted.claim}
+    for flag, name in others.items():
+        if name is not None and name not in columns:
+            message = f"pool {path} has no column {shown(name)!r}, which {flag} names"
+            raise ConfigurationError(message)
+    found = list(dict.fromkeys([*wanted.features, *(name for name in others.values() if name is not None)]))
+    if twice := sorted({name for name in found if columns.count(name) > 1}):
         message = f"pool {path} has more than one column {_some(twice)}"
         raise ConfigurationError(message)
-    return wanted
+    return found
 
 
 def _some(names: Sequence[str]) -> str:
@@ -140,29 +181,44 @@ def _numbers(path: Path, name: str, column: Any) -> Rows:  # noqa: ANN401 - pyar
     return numbers
 
 
-def _codes(path: Path, rules: FeatureRules, j: int, column: Any) -> Rows:  # noqa: ANN401 - pyarrow has no types
-    """Turn words into codes. A CSV's empty cell or NA is missing, unless features.toml lists it as a word."""
-    name, codes = rules.names[j], rules.codes[j] or {}
+def _without_sentinel(numbers: Rows, missing: float | None) -> Rows:
+    """The numbers with one NaN for all that is missing: it has many bit patterns, and XGBoost may be told a number."""
+    given = numbers.copy()
+    given[np.isnan(numbers)] = np.nan
+    if missing is not None:
+        with np.errstate(over="ignore"):
+            given[numbers.astype(np.float32) == np.float32(missing)] = np.nan
+    return given
+
+
+def _words(path: Path, name: str, column: Any) -> list[str | None]:  # noqa: ANN401 - pyarrow has no types
     try:
         words: list[str | None] = column.cast(pa.string()).to_pylist()
     except pa.ArrowException:
-        message = f"pool {path}: column {name!r} of type {column.type} holds no words, but features.toml lists some"
+        message = f"pool {path}: column {name!r} of type {column.type} holds no words, but its categories are words"
         raise ConfigurationError(message) from None  # the cause may repeat a cell
-    code_of: dict[str | None, float] = dict.fromkeys((None, *NO_VALUE), np.nan)
-    code_of.update(codes)
-    if unknown := {word for word in words if word not in code_of}:
-        first = next(i for i, word in enumerate(words) if word in unknown)
-        what = "a word" if len(unknown) == 1 else f"{len(unknown)} words"
+    return words
+
+
+def _codes(path: Path, rules: FeatureRules, j: int, said: Sequence[Any], no_value: Sequence[Any]) -> Rows:
+    """Turn categories, words or numbers, into codes. What is in `no_value` is missing, unless it is a category."""
+    known: Mapping[Any, float] = rules.codes[j] or {}
+    code_of = {None: np.nan, **dict.fromkeys(no_value, np.nan), **known}
+    values = [np.nan if value != value else value for value in said]  # noqa: PLR0124 - one NaN, which is found by identity
+    unknown = [place for place, value in enumerate(values) if value not in code_of]
+    if unknown:
+        count = len({values[place] for place in unknown})
+        what = "a category" if count == 1 else f"{count} categories"
         message = (
-            f"pool {path}: column {name!r} holds {what} that `categories` of features.toml does not list, first in "
-            f"row {first} (from 0); where the pool holds the codes themselves, leave `categories` out"
+            f"pool {path}: column {rules.names[j]!r} holds {what} that neither the model file nor `categories` of "
+            f"features.toml lists, first in row {unknown[0]} (from 0); give the data that the model was trained on, and where "
+            "it holds the codes themselves, leave `categories` out"
         )
         raise ConfigurationError(message)
-    return np.array([code_of[word] for word in words], np.float64)
+    return np.array([code_of[value] for value in values], np.float64)
 
 
 def _digest(names: Sequence[str], rows: Rows) -> str:
     digest = hashlib.sha256(repr((tuple(names), rows.shape)).encode())
-    one_nan = np.where(np.isnan(rows), np.nan, rows)  # of the many bit patterns of NaN
-    digest.update(np.ascontiguousarray(one_nan, "<f8").tobytes())
+    digest.update(np.ascontiguousarray(rows, "<f8").tobytes())
     return digest.hexdigest()

@@ -9,8 +9,11 @@ from typing import Any, Final, Literal
 import click
 
 from stream.bundle.build import DECISION_BYTES_MAX, MODEL_ID, RECORD_BYTES_MAX, Built, build_bundle
-from stream.bundle.manifest import Manifest, check_files, read_manifest
+from stream.bundle.claims import ClaimReport
+from stream.bundle.manifest import Manifest, read_manifest
+from stream.bundle.open import open_bundle
 from stream.bundle.pool_rank import PoolRank
+from stream.bundle.probe_rows import ProbeKind
 from stream.errors import ConfigurationError
 from stream.events import ThresholdScale
 from stream.forest.trees import TreesUsed
@@ -18,6 +21,13 @@ from stream.forest.trees import TreesUsed
 FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER: Final = click.Path(exists=True, file_okay=False, path_type=Path)
 MEGABYTE: Final = 1e6
+WHAT_WAS_ASKED: Final[dict[ProbeKind, str]] = {
+    "pool": "of the pool",
+    "threshold": "around thresholds",
+    "category": "on categories",
+    "tripping": "missing, zero and the like",
+    "combination": "combinations",
+}
 
 
 # A line of \b keeps click from filling what follows it.
@@ -29,7 +39,15 @@ Example:
 BUILD_EXAMPLE: Final = """\b
 Example:
   coach bundle build --model model.json --pool training.csv.gz --target-column outcome \\
-    --features features.toml --policy policy.toml --threshold 0.5 --out bundle"""
+    --features features.toml --policy policy.toml --threshold 0.5 --out bundle
+\b
+A decider that gives XGBoost -999 where a value is not known, and an early-stopped model of which it uses all trees:
+  coach bundle build --model model.json --pool training.csv --features features.toml --threshold 0.5 \\
+    --missing -999 --trees all --out bundle
+\b
+Which of that is right, the decider's own scores of the pool tell:
+  coach bundle build --model model.json --pool scored.csv --features features.toml --threshold 0.5 \\
+    --claim-column score --out bundle"""
 SHOW_EXAMPLE: Final = """\b
 Example:
   coach bundle show bundle"""
@@ -56,11 +74,26 @@ def bundle() -> None:
 )
 @click.option("--policy", "policy_path", type=FILE, help="policy.toml; `approve` above or below, and more.")
 @click.option("--target-column", help="The pool's column with the outcome, which is not a feature.")
-@click.option("--missing", type=float, metavar="NUMBER", help="What stands for missing in the pool; only nan so far.")
+@click.option(
+    "--missing",
+    type=float,
+    metavar="NUMBER",
+    help="What the decider's XGBoost takes for missing (its `missing=`, which the file does not hold), besides NaN.",
+)
 @click.option(
     "--trees",
     type=click.Choice(["best", "all"]),
-    help="Up to the best iteration, or all; required when the file has trees after the best.",
+    help="Up to the best iteration (as XGBClassifier.predict), or all (as Booster.predict); needed when the file has trees after the best and no --claim-column tells.",
+)
+@click.option(
+    "--claim-column", help="The pool's column with the scores that the decider's model gave; each must be ours."
+)
+@click.option(
+    "--claim-scale",
+    type=click.Choice(["probability", "margin"]),
+    default="probability",
+    show_default=True,
+    help="What that column holds: what the model predicts, or its raw margin.",
 )
 @click.option("--out", "out_dir", type=click.Path(path_type=Path), required=True, help="Folder to make.")
 @click.option("--model-id", default=MODEL_ID, show_default=True, help="How decisions name the model.")
@@ -93,6 +126,8 @@ def build(  # noqa: PLR0913 - one parameter per flag
     target_column: str | None,
     missing: float | None,
     trees: TreesUsed | None,
+    claim_column: str | None,
+    claim_scale: ThresholdScale,
     out_dir: Path,
     model_id: str,
     model_version: str | None,
@@ -104,12 +139,15 @@ def build(  # noqa: PLR0913 - one parameter per flag
 ) -> None:
     """Build a bundle, if the model's own library computes exactly what we do.
 
-    Leaves, margins and probabilities are compared on the whole pool and around every threshold; one differing bit
-    refuses the bundle (exit 1). Same inputs give the same bytes.
+    Leaves, margins and predictions are compared on the whole pool, on both sides of every threshold, on every code of a
+    category, missing and zero, and on several of these at once; one differing bit refuses the bundle (exit 1) and names
+    row, tree and node. Same inputs give the same bytes. What is exact and what is refused: docs/models.md.
 
     Columns of the pool are taken by name. A pool may hold words where the model was trained on their codes: list them
-    as `categories` in features.toml, in the order of the codes 0, 1, 2, ... With --target-column the model's ranking
-    of the pool is told as an AUC; one near 0.5 means a wrong order or another pool.
+    as `categories` in features.toml, in the order of the codes 0, 1, 2, ..., where the model file does not hold them.
+    With --target-column the model's ranking of the pool is told as an AUC; one near 0.5 means a wrong order or another
+    pool. With --claim-column the pool's own scores are held against the model, bit for bit: they find a model that is
+    read otherwise than its decider reads it.
     """
     built = build_bundle(
         model_path=model_path,
@@ -121,6 +159,8 @@ def build(  # noqa: PLR0913 - one parameter per flag
         target_column=target_column,
         missing=missing,
         trees=trees,
+        claim_column=claim_column,
+        claim_scale=claim_scale,
         out_dir=out_dir,
         model_id=model_id,
         model_version=model_version,
@@ -137,17 +177,17 @@ def build(  # noqa: PLR0913 - one parameter per flag
             click.echo(line)
 
 
-@bundle.command(epilog=SHOW_EXAMPLE, short_help="Say what is in a bundle, and check its files.")
+@bundle.command(epilog=SHOW_EXAMPLE, short_help="Say what is in a bundle, and check it.")
 @click.argument("folder", type=FOLDER)
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest and the digest as one JSON object.")
 def show(*, folder: Path, as_json: bool) -> None:
-    """Say what is in a bundle, and check that each file is the one that was built."""
+    """Say what is in a bundle, check that each file is the one that was built, and compute its probes on this machine."""
+    open_bundle(folder)
     manifest, digest = read_manifest(folder)
-    check_files(folder, manifest)
     if as_json:
         click.echo(json.dumps({"bundle_sha256": digest, "manifest": manifest}, sort_keys=True))
         return
-    for line in _facts(manifest, digest):
+    for line in (*_facts(manifest, digest), _probes(manifest)):
         click.echo(line)
 
 
@@ -203,12 +243,15 @@ def _built_for_machines(built: Built) -> dict[str, Any]:
         "unlabelled": list(built.unlabelled),
         "probe": {
             "rows": report.rows,
-            "pool_rows": report.pool_rows,
-            "threshold_rows": report.threshold_rows,
-            "tripping_rows": report.tripping_rows,
+            **{f"{kind}_rows": count for kind, count in report.counts.items()},
+            "word_rows": report.word_rows,
             "library": report.library,
             "library_version": report.library_version,
         },
+        "claims": None
+        if built.claims is None
+        else {"column": built.claims.column, "scale": built.claims.scale, "rows": built.claims.rows},
+        "trees_by_claims": built.trees_by_claims,
         "pool_rank": None
         if built.rank is None
         else {"column": built.rank.column, "auc": built.rank.auc, "why_not": built.rank.why_not},
@@ -217,22 +260,30 @@ def _built_for_machines(built: Built) -> dict[str, Any]:
 
 def _built_for_people(built: Built) -> list[str]:
     report = built.probe
+    compared = ", ".join(f"{count:,} {WHAT_WAS_ASKED[kind]}" for kind, count in report.counts.items() if count)
+    in_words = f", {report.word_rows:,} in words" if report.word_rows else ""
     lines = [
         f"built {built.folder}",
         *_facts(built.manifest, built.bundle_sha256),
-        _fact(
-            "compared",
-            f"{report.rows:,} rows with {report.library} {report.library_version}, every bit equal: "
-            f"{report.pool_rows:,} of the pool, {report.threshold_rows:,} around thresholds, "
-            f"{report.tripping_rows:,} missing, zero and the like",
-        ),
+        _fact("compared", f"{report.rows:,} rows with {report.library} {report.library_version}, every bit equal:"),
+        _fact("", f"{compared}{in_words}"),
     ]
+    if built.claims is not None:
+        lines += _claims(built.claims, built.manifest["trees"] if built.trees_by_claims else None)
     if built.rank is not None:
         lines += _rank(built.rank)
     if built.ignored_columns:
         lines.append(_fact("not used", f"the pool's columns {', '.join(built.ignored_columns)}"))
     if built.unlabelled:
         lines.append(_fact("no label", f"{', '.join(built.unlabelled)}: letters will call them so; give each a label"))
+    return lines
+
+
+def _claims(claims: ClaimReport, trees: TreesUsed | None) -> list[str]:
+    told = f"{claims.rows:,} of column {claims.column} ({claims.scale}), every bit equal"
+    lines = [_fact("claims", told)]
+    if trees is not None:
+        lines.append(_fact("", f"they tell which trees are meant: --trees {trees}"))
     return lines
 
 
@@ -248,7 +299,7 @@ def _rank(rank: PoolRank) -> list[str]:
 
 def _facts(manifest: Manifest, digest: str) -> list[str]:
     bytes_in_all = sum(entry["bytes"] for entry in manifest["files"].values())
-    pool = manifest["pool"]
+    pool, missing = manifest["pool"], manifest["missing"]
     side: Literal["at or above", "at or below"] = "at or above" if manifest["approve"] == "above" else "at or below"
     writer = " ".join(word for word in (manifest["library"], manifest["library_version"]) if word)
     detail = "with per-tree detail" if manifest["audit_trees"] else "without per-tree detail, which would not fit"
@@ -261,10 +312,17 @@ def _facts(manifest: Manifest, digest: str) -> list[str]:
             f"{side} {manifest['threshold_scale']} {manifest['threshold']:g} (margin {manifest['cutoff_margin']:.9g})",
         ),
         _fact("features", f"{len(manifest['features'])}"),
+        *([] if missing is None else [_fact("missing", f"NaN, and {missing:g} as the decider's XGBoost is told")]),
         _fact("pool", f"{_plural(pool['rows'], 'row')}, {pool['accepted']:,} of them accepted"),
         _fact("audit record", f"at most {manifest['audit_record_bytes_max']:,} bytes, {detail}"),
         _fact("on disk", f"{bytes_in_all / MEGABYTE:.1f} MB in {_plural(len(manifest['files']), 'file')}"),
     ]
+
+
+def _probes(manifest: Manifest) -> str:
+    probes = manifest["probes"]
+    told = f"{_plural(probes['rows'], 'row')} computed here, every bit as {manifest['library']} {probes['library_version']} gave it"
+    return _fact("probes", told)
 
 
 def _plural(count: int, noun: str) -> str:

@@ -11,6 +11,7 @@ from stream.bundle.open import open_bundle
 from stream.cli.output_file import written
 from stream.cli.progress import counted
 from stream.errors import ModelNotPublished, PoisonError, shown
+from stream.forest.trees import Word
 from stream.recourse.answer import Answer, answer, answer_if_declined
 from stream.recourse.model import PublishedModel
 from stream.wire.answer_lines import answer_line
@@ -53,7 +54,7 @@ def recommend(ctx: click.Context, bundle: Path, source: Path, output: Path | Non
         model_id=model.identity["model_id"],
         model_version=model.identity["model_version"],
         features=model.forest.features,
-        words={rule.name: rule.categories for rule in model.rules.rules if rule.categories is not None},
+        words={rule.name: words for rule in model.rules.rules if (words := _texts(rule.categories))},
         passed_over=frozenset() if target_column is None else frozenset({target_column}),
     )
     answered = approved = 0
@@ -80,6 +81,11 @@ def recommend(ctx: click.Context, bundle: Path, source: Path, output: Path | Non
     rows = "row" if answered == 1 else "rows"
     click.echo(f"{answered} declined {rows} answered, {approved} approved, {faulty} not answerable", err=True)
     ctx.exit(1 if faulty else 0)
+
+
+def _texts(categories: tuple[Word, ...] | None) -> tuple[str, ...]:
+    """Categories that are texts; those that are numbers are read from a file as numbers."""
+    return tuple(word for word in categories or () if isinstance(word, str))
 
 
 def _answer(row: Row, model: PublishedModel) -> Answer | None:

@@ -1,30 +1,40 @@
-"""A LightGBM model file -> Forest, or a refusal that says why.
-
-LightGBM reads its own text and dumps the trees: leaf ids are then its leaf indices, the ones `pred_leaf` gives.
-"""
+"""A LightGBM model file -> Forest, or a refusal that says why. Leaf ids are its leaf indices, what `pred_leaf` gives."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, NoReturn, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
-from stream.errors import ModelRefused
+from stream.errors import shown
+from stream.forest.lightgbm_categories import categories_of
 from stream.forest.lightgbm_library import lightgbm
-from stream.forest.trees import Forest, SavedNode, TreesUsed, plant
+from stream.forest.lightgbm_link import kind_of_link
+from stream.forest.lightgbm_text import (
+    CATEGORY_BIT,
+    DEFAULT_LEFT_BIT,
+    MISSING_NONE,
+    MISSING_SHIFT,
+    MISSING_ZERO,
+    ModelText,
+    TreeText,
+    read_text,
+    refuse,
+)
+from stream.forest.trees import ZERO_REACH, Forest, Kind, SavedNode, TreesUsed, plant
 
-Json: TypeAlias = dict[str, Any]
-Block: TypeAlias = dict[str, str]
+Remedies: TypeAlias = dict[str, str]
 
-# Before it walks, LightGBM takes every value this near to zero for zero (kZeroThreshold, a float32).
-_ZERO_REACH = float(np.float32(1e-35))
-# In its dump, not in its text, LightGBM cuts thresholds off here, inf among them (AvoidInf).
-_DUMPED_MAX = 1e300
+CUSTOM = "custom"  # the objective of a file that names none: its training brought a function of its own
 _DOUBLE_MAX = float(np.finfo(np.float64).max)
-_LINEAR = "\nis_linear=1"
-_INTEGER_COLUMNS = ("left_child", "right_child", "split_feature")
-_SPLIT_COLUMNS = (*_INTEGER_COLUMNS, "threshold", "decision_type")
+_ONE_OUTPUT = "train one model of one output for each decision (objective=binary)"
+_REMEDIES: Remedies = {
+    "multiclass": _ONE_OUTPUT,
+    "multiclassova": _ONE_OUTPUT,
+    "lambdarank": "a rank among others decides on nobody alone; train with objective=binary",
+    "rank_xendcg": "a rank among others decides on nobody alone; train with objective=binary",
+}
 
 
 def read_lightgbm(text: str, *, trees: TreesUsed | None) -> Forest:
@@ -33,116 +43,76 @@ def read_lightgbm(text: str, *, trees: TreesUsed | None) -> Forest:
     Raises: ModelRefused where the margin or the path of some row could not be reproduced bit for bit.
     """
     del trees  # LightGBM writes only the trees up to the best iteration, and forgets which that was
-    dumped = _dump(text)
-    objective, sigmoid = _objective(dumped)
-    features = tuple(dumped["feature_names"])
-    if all(name == f"Column_{i}" for i, name in enumerate(features)):
-        _refuse("its features have no names (Column_0, Column_1, ...)", "train on a DataFrame, or set feature_name")
-    if not dumped["tree_info"]:
-        _refuse("it has no trees", "train at least one round")
-    return plant(
-        [_nodes(tree, block) for tree, block in zip(dumped["tree_info"], _blocks(text)[1:], strict=True)],
+    model = read_text(text)
+    line = model.header.get("objective", "")
+    objective = _objective(model, line)
+    if all(name == f"Column_{i}" for i, name in enumerate(model.features)):
+        refuse("its features have no names (Column_0, Column_1, ...)", "train on a DataFrame, or set feature_name")
+    if not model.trees:
+        refuse("it has no trees", "train at least one round")
+    is_category, words = categories_of(model)
+    kind = Kind(
         library="lightgbm",
-        library_version=_blocks(text)[0].get("version", ""),  # of the format: the text says no other
+        library_version=model.header.get("version", ""),  # of the format: the text says no other
         objective=objective,
-        features=features,
+        link_line=line,
+        features=model.features,
+        is_category=is_category,
+        words=words,
         base_margin=0.0,  # the average is part of the first tree
-        sigmoid=sigmoid,
+        averages="average_output" in model.header,
     )
+    forest = plant([_nodes(tree, number) for number, tree in enumerate(model.trees)], kind)
+    _check_with_owner(text)
+    return forest
 
 
-def _refuse(what: str, remedy: str) -> NoReturn:
-    message = f"LightGBM model refused: {what}; {remedy}"
-    raise ModelRefused(message)
-
-
-def _dump(text: str) -> Json:
-    _check_whole(text)
+def _check_with_owner(text: str) -> None:
+    """LightGBM loads the file as well."""
     lgb = lightgbm()
     try:
-        dumped: Json = lgb.Booster(model_str=text).dump_model()
+        lgb.Booster(model_str=text)
     except (lgb.basic.LightGBMError, ValueError) as error:
-        _refuse(f"LightGBM {lgb.__version__} cannot load it ({error})", "check that the file is whole")
-    return dumped
+        refuse(f"LightGBM {lgb.__version__} cannot load it ({shown(str(error))})", "check that the file is whole")
 
 
-def _check_whole(text: str) -> None:
-    """LightGBM's own parser ends the process on a damaged tree, so look before it does."""
-    settings, *blocks = _blocks(text)
-    if not text.startswith("tree\n") or "\nend of trees" not in text or "feature_names" not in settings:
-        _refuse("the file is not a whole LightGBM model text", "give the file that save_model('model.txt') wrote")
-    if len(settings.get("tree_sizes", "").split()) != len(blocks):
-        _refuse("the number of trees is not the one its header states", "check that the file is whole")
-    if _LINEAR in text:
-        _refuse("it has linear leaves (linear_tree)", "train with linear_tree=false")
-    features = len(settings["feature_names"].split())
-    for tree, block in enumerate(blocks):
-        if not _is_tree(block, features):
-            _refuse(f"tree {tree} is damaged", "give the file that save_model('model.txt') wrote")
+def _objective(model: ModelText, line: str) -> str:
+    name = line.partition(" ")[0]
+    if name in _REMEDIES:
+        refuse(f"objective is {name}", _REMEDIES[name])
+    for count in ("num_class", "num_tree_per_iteration"):
+        outputs = model.header.get(count, "")
+        if outputs != "1":
+            refuse(f"it has {shown(outputs)} outputs ({count})", _ONE_OUTPUT)
+    stated = "objective" in model.header  # LightGBM breaks down on a line that states nothing
+    if (stated and not line) or kind_of_link(line) is None:
+        refuse(f"objective is {shown(line) or 'empty'}, which is not known here", "train with objective=binary")
+    return name or CUSTOM
 
 
-def _blocks(text: str) -> list[Block]:
-    """The lines `name=value` of the header and then of each tree."""
-    blocks = text.partition("\nend of trees")[0].split("\nTree=")
-    return [dict(line.partition("=")[::2] for line in block.splitlines()) for block in blocks]
+def _nodes(tree: TreeText, number: int) -> list[SavedNode]:
+    """One tree, its root first: the splits by their numbers, then the leaves by theirs."""
+    splits = [_split(tree, i, f"tree {number} split {i}") for i in range(len(tree.feature))]
+    return splits + [SavedNode(number=i, value=value) for i, value in enumerate(tree.leaf_value)]
 
 
-def _is_tree(block: Block, features: int) -> bool:
-    """Whether each node has all its numbers, each feature exists, and the links make one tree."""
-    try:
-        leaves = int(block["num_leaves"])
-        splits = leaves - 1
-        columns = {"leaf_value": leaves, **(dict.fromkeys(_SPLIT_COLUMNS, splits) if splits else {})}
-        if any(len(block[name].split()) != length for name, length in columns.items()):
-            return False
-        left, right, used = ([int(v) for v in block[name].split()] if splits else [] for name in _INTEGER_COLUMNS)
-    except (KeyError, ValueError):
-        return False
-    each_once = sorted([*left, *right]) == [*range(-leaves, 0), *range(1, splits)] if splits else True
-    downward = all(link < 0 or link > split for side in (left, right) for split, link in enumerate(side))
-    return each_once and downward and all(0 <= feature < features for feature in used)
-
-
-def _objective(dumped: Json) -> tuple[str, float]:
-    """The objective's name and the scale inside its link."""
-    if dumped["num_class"] > 1 or dumped["num_tree_per_iteration"] > 1:
-        _refuse(f"it has {dumped['num_class']} classes", "train a binary classifier (objective=binary)")
-    if dumped["average_output"]:
-        _refuse("it averages its trees (boosting=rf)", "train with boosting=gbdt")
-    name, *settings = str(dumped.get("objective", "")).split()
-    if name != "binary":
-        _refuse(f"objective is {name or 'not in the file'}", "train with objective=binary")
-    given = dict(setting.partition(":")[::2] for setting in settings)
-    return name, float(given.get("sigmoid", "1"))
-
-
-def _nodes(tree: Json, block: Block) -> list[SavedNode]:
-    """One dumped tree, parents before children; `block` is its text."""
-    nodes: list[SavedNode] = []
-    pending: list[Json] = [tree["tree_structure"]]
-    for node in pending:  # grows while it is walked
-        if "split_index" not in node:
-            nodes.append(SavedNode(number=node.get("leaf_index", 0), value=node["leaf_value"]))
-            continue
-        where = f"tree {tree['tree_index']} split {node['split_index']}"
-        _check_split(node, where)
-        threshold = float(node["threshold"])
-        if abs(threshold) >= _DUMPED_MAX:
-            threshold = float(block["threshold"].split()[node["split_index"]])
-        missing_goes_left = threshold >= 0.0 if node["missing_type"] == "None" else bool(node["default_left"])
-        left = len(pending)
-        pending += [node["left_child"], node["right_child"]]
-        nodes.append(
-            SavedNode(
-                number=node["split_index"],
-                feature=node["split_feature"],
-                value=_effective(threshold, where),
-                left=left,
-                right=left + 1,
-                default_left=missing_goes_left,
-            )
-        )
-    return nodes
+def _split(tree: TreeText, i: int, where: str) -> SavedNode:
+    left, right = (child if child >= 0 else len(tree.feature) + ~child for child in (tree.left[i], tree.right[i]))
+    decision, threshold = tree.decision[i], tree.threshold[i]
+    if decision & CATEGORY_BIT:  # a missing code goes where one that is not listed goes
+        listed = tree.listed[int(threshold)]
+        return SavedNode(number=i, feature=tree.feature[i], value=0.0, left=left, right=right, categories=listed)
+    missing = decision >> MISSING_SHIFT
+    return SavedNode(
+        number=i,
+        feature=tree.feature[i],
+        value=_effective(threshold, where),
+        left=left,
+        right=right,
+        # Without a type of missing, it counts as zero.
+        default_left=threshold >= 0.0 if missing == MISSING_NONE else bool(decision & DEFAULT_LEFT_BIT),
+        zero_is_missing=missing == MISSING_ZERO,
+    )
 
 
 def _effective(threshold: float, where: str) -> float:
@@ -155,14 +125,7 @@ def _effective(threshold: float, where: str) -> float:
     if threshold > _DOUBLE_MAX:
         return _DOUBLE_MAX
     if not threshold >= -_DOUBLE_MAX:
-        _refuse(f"{where} has threshold {threshold}", "remove infinite values from the training data")
-    if abs(threshold) > _ZERO_REACH:
+        refuse(f"{where} has threshold {threshold}", "remove infinite values from the training data")
+    if abs(threshold) > ZERO_REACH:
         return threshold
-    return _ZERO_REACH if threshold >= 0.0 else math.nextafter(-_ZERO_REACH, -math.inf)
-
-
-def _check_split(node: Json, where: str) -> None:
-    if node["decision_type"] != "<=":
-        _refuse(f"{where} is categorical", "train on the category codes as a number")
-    if node["missing_type"] == "Zero":
-        _refuse(f"{where} takes zero for missing (zero_as_missing)", "train with zero_as_missing=false")
+    return ZERO_REACH if threshold >= 0.0 else math.nextafter(-ZERO_REACH, -math.inf)

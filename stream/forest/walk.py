@@ -1,6 +1,7 @@
 """From rows to leaves to margins, bit for bit as the owner library walks and adds.
 
 XGBoost casts a row to float32 and asks `value < threshold`; LightGBM stays in float64 and asks `value <= threshold`.
+Of categories, XGBoost sends the listed codes to the right and LightGBM to the left; both cut a code like 3.7 off to 3.
 Both add the leaves in tree order, each in its own dtype. Kernels run on one thread and release the interpreter's lock.
 """
 
@@ -13,7 +14,19 @@ import numpy as np
 import numpy.typing as npt
 
 from stream.errors import LeafOutOfRange
-from stream.forest.trees import INSIDE, Bools, Floats, Forest, Int32s
+from stream.forest.trees import (
+    BITS,
+    CATEGORY,
+    INSIDE,
+    NUMBER,
+    ZERO_REACH,
+    Bools,
+    Floats,
+    Forest,
+    Int8s,
+    Int32s,
+    Uint32s,
+)
 
 Rows: TypeAlias = npt.NDArray[np.float64]
 
@@ -22,6 +35,7 @@ class _Splits(NamedTuple):
     """What a walk reads of a forest, in the form that numba takes as one argument."""
 
     or_equal: bool
+    numbers_only: bool  # spares most forests a look at `kind`
     first_node: Int32s
     feature: Int32s
     threshold: Floats
@@ -29,6 +43,9 @@ class _Splits(NamedTuple):
     right: Int32s
     default_left: Bools
     leaf_slot: Int32s
+    kind: Int8s
+    category_start: Int32s
+    category_bits: Uint32s
 
 
 def leaf_slots(forest: Forest, rows: Rows) -> Int32s:
@@ -38,7 +55,7 @@ def leaf_slots(forest: Forest, rows: Rows) -> Int32s:
     """
     slots = np.empty((len(rows), forest.trees), np.int32)
     _walk(
-        _as_compared(forest, rows),
+        as_compared(forest, rows),
         _splits(forest),
         slots,
     )
@@ -69,7 +86,7 @@ def margins_of(forest: Forest, rows: Rows) -> Floats:
     """`margins(forest, leaf_slots(forest, rows))` without the array between them. Shapes: (rows, features) -> (rows,)."""
     total = np.empty(len(rows), forest.dtype)
     _score(
-        _as_compared(forest, rows),
+        as_compared(forest, rows),
         _splits(forest),
         forest.weight,
         forest.base_margin,
@@ -93,18 +110,25 @@ def decisive_nodes(forest: Forest, slots_a: Int32s, slots_b: Int32s) -> Int32s:
     return nodes
 
 
-def _as_compared(forest: Forest, rows: Rows) -> Floats:
-    """The rows in the dtype in which the library compares them; past float32's range that is inf, as for XGBoost."""
+def as_compared(forest: Forest, rows: Rows) -> Floats:
+    """The rows as the library compares them: in its dtype, past whose range lies inf, and NaN for the sentinel.
+
+    Shapes as given. XGBoost casts before it looks for the sentinel, so its neighbours in float64 are it too.
+    """
     if rows.ndim != 2 or rows.shape[1] != len(forest.features):  # noqa: PLR2004  (rows by features)
         message = f"rows of shape {rows.shape} do not fit a forest of {len(forest.features)} features"
         raise ValueError(message)
     with np.errstate(over="ignore"):
-        return np.ascontiguousarray(rows, dtype=forest.dtype)
+        read: Floats = np.ascontiguousarray(rows, dtype=forest.dtype)
+    if forest.missing is not None:
+        read = np.where(read == forest.missing, forest.dtype.type(np.nan), read)
+    return read
 
 
 def _splits(forest: Forest) -> _Splits:
     return _Splits(
         forest.operator == "<=",
+        not forest.kind.any(),
         forest.first_node,
         forest.split_feature,
         forest.threshold,
@@ -112,6 +136,9 @@ def _splits(forest: Forest) -> _Splits:
         forest.right,
         forest.default_left,
         forest.leaf_slot,
+        forest.kind,
+        forest.category_start,
+        forest.category_bits,
     )
 
 
@@ -121,13 +148,30 @@ def _slot(rows: Floats, row: int, splits: _Splits, tree: int) -> int:
     node = splits.first_node[tree]
     while splits.left[node] != INSIDE:
         value = rows[row, splits.feature[node]]
-        threshold = splits.threshold[node]
         if np.isnan(value):
             goes_left = splits.default_left[node]
-        else:
+        elif splits.numbers_only or splits.kind[node] == NUMBER:
+            threshold = splits.threshold[node]
             goes_left = value < threshold or (splits.or_equal and value == threshold)
+        elif splits.kind[node] == CATEGORY:
+            goes_left = _is_listed(value, splits, node) == splits.or_equal
+        elif -ZERO_REACH <= value <= ZERO_REACH:
+            goes_left = splits.default_left[node]
+        else:
+            goes_left = value <= splits.threshold[node]  # only LightGBM has such splits
         node = splits.left[node] if goes_left else splits.right[node]
     return splits.leaf_slot[node]  # type: ignore[no-any-return]
+
+
+@numba.njit(cache=True, nogil=True)
+def _is_listed(value: Any, splits: _Splits, node: int) -> bool:  # noqa: ANN401 - float32 or float64
+    """Whether a category split lists a code. XGBoost knows no code below zero, LightGBM cuts -0.5 off to 0."""
+    first = splits.category_start[node]
+    words = splits.category_start[node + 1] - first
+    if words == 0 or value >= words * BITS or value <= -1 or (value < 0 and not splits.or_equal):
+        return False
+    code = int(value)
+    return bool((splits.category_bits[first + code // BITS] >> np.uint32(code % BITS)) & np.uint32(1))
 
 
 @numba.njit(cache=True, nogil=True)

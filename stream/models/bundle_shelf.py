@@ -27,6 +27,7 @@ from stream.errors import (
     ConfigurationError,
     CorruptionError,
     DiskUnavailable,
+    MachineMismatch,
     ModelNotPublished,
     RedisUnavailable,
 )
@@ -88,7 +89,8 @@ class BundleShelf:
         """Give the model of a publication, loading it where it is not open.
 
         Raises: BundleLost when Redis does not hold it and its URI does not give it, ModelNotPublished when what they
-        have is not what was published: both concern the decisions of this model alone. RedisUnavailable when the URI
+        have is not what was published, or this machine computes something else with it: both concern the decisions of this
+        model alone. RedisUnavailable when the URI
         does not give it and Redis does not answer, DiskUnavailable when it cannot be kept: both concern everyone.
         """
         digest = published["bundle_sha256"]
@@ -120,7 +122,7 @@ class BundleShelf:
         try:
             found = self._load(published)
             _check_identity(found, published)
-        except (CorruptionError, ConfigurationError) as wrong:
+        except (CorruptionError, ConfigurationError, MachineMismatch) as wrong:
             log.error("bundle.wrong", extra={"bundle_sha256": what[0], "why": str(wrong)})  # noqa: TRY400 - `why` says it
             error = ModelNotPublished(f"{wrong}; then redrive")
             self._failed[what] = (time.monotonic() + WRONG_FOR_S, error)

@@ -63,14 +63,15 @@ def publish(
 ) -> Publication:
     """Publish a bundle; return its publication with the epoch. `tell` hears why it is effective from when it is.
 
-    Raises: BundleUnavailable or CorruptionError when there is no whole bundle at the URI; ConfigurationError when its
+    Raises: BundleUnavailable or CorruptionError when there is no whole bundle at the URI; MachineMismatch when this
+    machine computes something else with it than the builder's did; ConfigurationError when its
     revision is published with other content, the URI has a secret in it or names no folder, or there is no topic for
     it; KafkaUnavailable, RedisUnavailable, RegistryUnavailable, DiskUnavailable.
     """
     _refuse_secrets(request.uri)
     with _bundle_at(request.uri) as (folder, uri):
         manifest, bundle_sha256 = read_manifest(folder)
-        open_bundle(folder)  # every file is what the manifest says, and this build can use it
+        open_bundle(folder)  # every file is what the manifest says, and every probe gives what it gave
         framing = framing_of(settings)
         writes: dict[str, RecordName] = {settings.topic_models: "ModelPublished"}
         once_registry_answers(lambda: framing.prepare(writes=writes), settings)

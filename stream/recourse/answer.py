@@ -97,7 +97,7 @@ def _explain(
 ) -> None:
     """Fill in the reasons and, per tier, what would change the outcome."""
     forest, sign = model.forest, model.policy.sign
-    splits = SplitRows(forest) if model.audit_trees else None
+    splits = SplitRows(forest, model.rules) if model.audit_trees else None
     band = model.band(scored.cutoff)
     found = shortfalls(band, scored.slots)
     shares = by_feature(forest, found)

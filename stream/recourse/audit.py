@@ -12,12 +12,26 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-from stream.recourse.audit_ledgers import OPERATORS, Json, Sums, is_number, rounded
+from stream.recourse.audit_ledgers import Sums
+from stream.recourse.audit_splits import OPERATORS, Json, is_number, rounded
 from stream.recourse.canonical import sha256
 
 STATUSES = ("ok", "no_feasible_recourse", "not_model_decline")
 TIERS = ("near", "mid", "far")
 LOGISTIC_ERROR_MAX = 1e-6  # of XGBoost's float32 link against the formula in float64; measured: 9e-8
+# By objective, what a prediction is: all others are any number, of which the record alone tells nothing.
+LOGISTIC = ("binary:logistic", "reg:logistic")
+LOGISTIC_WITH_A_FACTOR = ("binary", "cross_entropy")  # LightGBM's; the record does not hold the factor
+OF_THE_SIGN = ("binary:hinge",)
+THE_MARGIN = (
+    "binary:logitraw", "reg:squarederror", "reg:squaredlogerror", "reg:pseudohubererror", "reg:absoluteerror",
+    "reg:quantileerror",
+)  # fmt: skip
+NOT_NEGATIVE = (
+    "count:poisson", "reg:gamma", "reg:tweedie", "survival:cox", "survival:aft", "poisson", "gamma", "tweedie",
+    "cross_entropy_lambda",
+)  # fmt: skip
+PROBABILITIES = (*LOGISTIC, *LOGISTIC_WITH_A_FACTOR, *OF_THE_SIGN)
 
 _OTHER_SHAPES = (TypeError, ValueError, IndexError, AttributeError, ArithmeticError, RecursionError, struct.error)
 
@@ -83,8 +97,12 @@ def _figures(body: Json) -> Iterator[str]:
     """Check what has no sum of its own for being a number of its kind."""
     for where, part in [("query", body), *((str(tier["tier"]), tier) for tier in body["tiers"])]:
         margin, probability = part["margin"], part["probability"]
-        if not is_number(probability) or not 0 <= probability <= 1:
+        if not is_number(probability):
+            yield f"{where}: the probability is not a finite number"
+        elif body["objective"] in PROBABILITIES and not 0 <= probability <= 1:
             yield f"{where}: the probability is not from 0 to 1"
+        elif body["objective"] in NOT_NEGATIVE and probability < 0:
+            yield f"{where}: the prediction is below 0, which this objective never gives"
         elif not _fits_link(float(margin), probability, body["objective"]):
             yield f"{where}: the probability is not that of the margin"
     for tier in body["tiers"]:
@@ -96,10 +114,14 @@ def _figures(body: Json) -> Iterator[str]:
 
 
 def _fits_link(margin: float, probability: float, objective: str) -> bool:
-    """Compare with the logistic formula as far as it goes: LightGBM's has a factor that the record does not hold."""
-    if objective == "binary:logistic":
+    """Compare a prediction with what the objective makes of the margin, as far as the record tells."""
+    if objective in LOGISTIC:
         return abs(probability - (1 + math.tanh(margin / 2)) / 2) <= LOGISTIC_ERROR_MAX
-    return probability >= 1 / 2 if margin > 0 else probability <= 1 / 2
+    if objective in LOGISTIC_WITH_A_FACTOR:
+        return probability >= 1 / 2 if margin > 0 else probability <= 1 / 2
+    if objective in OF_THE_SIGN:
+        return probability == (margin > 0)
+    return probability == margin or objective not in THE_MARGIN
 
 
 def _threshold(body: Json, sums: Sums) -> Iterator[str]:
@@ -114,7 +136,7 @@ def _threshold(body: Json, sums: Sums) -> Iterator[str]:
         if body["cutoff_margin"] != _cutoff(threshold, sums.sign, body["library"]):
             yield "the cutoff is not the threshold as the library holds margins"
     elif scale == "probability":
-        if not _fits_link(float(body["cutoff_margin"]), threshold, body["objective"]):
+        if not _fits_threshold(body, sums.sign):
             yield "the cutoff is not the margin of the threshold"
         for where, part in [("query", body), *((str(tier["tier"]), tier) for tier in body["tiers"])]:
             past = sums.sign * float(part["probability"]) >= sums.sign * threshold
@@ -122,6 +144,14 @@ def _threshold(body: Json, sums: Sums) -> Iterator[str]:
                 yield f"{where}: the probability is on one side of the threshold, the margin on the other of the cutoff"
     else:
         yield "the scale of the threshold is unknown"
+
+
+def _fits_threshold(body: Json, sign: int) -> bool:
+    """Whether a cutoff can be that of a threshold on predictions, as far as the record tells."""
+    threshold, cutoff, objective = body["threshold"], float(body["cutoff_margin"]), body["objective"]
+    if objective in THE_MARGIN:
+        return cutoff == _cutoff(threshold, sign, body["library"])
+    return objective in OF_THE_SIGN or _fits_link(cutoff, threshold, objective)
 
 
 def _cutoff(threshold: float, sign: int, library: str) -> float:

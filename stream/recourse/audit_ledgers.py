@@ -5,21 +5,15 @@ Part of `audit.py`, and like it written apart from what writes records.
 
 from __future__ import annotations
 
-import math
-import struct
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any, TypeAlias
+
+from stream.recourse.audit_splits import Json, Split, SplitTable, rounded
 
 REASONS_MAX = 4
 UNIT_LOG2_MIN, UNIT_LOG2_MAX = -1074, 1023  # the exponents of a double's bits
-OPERATORS = {"xgboost": "<", "lightgbm": "<="}
-
-Json: TypeAlias = Mapping[str, Any]
-Sides: TypeAlias = frozenset[bool]  # which sides of a split values can go to, True is left; empty: it cannot be told
-ANY, UNTOLD = frozenset([True, False]), frozenset[bool]()
 
 
 class Sums:
@@ -34,7 +28,7 @@ class Sums:
         self.exact = int(body["margin_exact"])
         self.decided: Json = body["decision"]["features"]
         self.leaves: list[int] | None = body["query_leaves"]
-        self.splits = _Splits(body)
+        self.splits = SplitTable(body)
         self.split_of: dict[tuple[int, int], int] = {}  # (tree, node) -> its split, in whatever ledger it stands
         self.parted_at: dict[tuple[int, int], tuple[int, int]] = {}  # (tree, other leaf) -> decisive node, contribution
 
@@ -157,15 +151,15 @@ class Sums:
             yield f"{where}: a query leaf is not the one of query_leaves"
 
     def _splits_of(self, trees: Json, features: list[Json], where: str) -> Iterator[str]:
-        """Check each feature row against its decisive splits: contribution, trees, and binding threshold."""
-        found: dict[str, list[tuple[int, int, float]]] = {}
+        """Check each feature row against its decisive splits: contribution, trees, and what binds."""
+        found: dict[str, list[tuple[int, int, Split]]] = {}
         for tree, node, split, text in zip(
             trees["tree"], trees["node"], trees["split"], trees["contribution"], strict=True
         ):
             if self.split_of.setdefault((tree, node), split) != split:
                 yield f"{where}: a node of tree {int(tree)} has another split than elsewhere in the record"
-            feature, threshold, _ = self.splits.row(split)
-            found.setdefault(feature, []).append((int(text), tree, threshold))
+            parted = self.splits.row(split)
+            found.setdefault(parted.feature, []).append((int(text), tree, parted))
         summed = {name: (sum(n for n, _, _ in rows), len({t for _, t, _ in rows})) for name, rows in found.items()}
         if {f["feature"]: (int(f["contribution"]), f["trees"]) for f in features} != summed:
             yield f"{where}: a feature row is not the sum of its decisive splits"
@@ -173,8 +167,8 @@ class Sums:
         for row in features:
             toward = 1 if int(row["contribution"]) >= 0 else -1
             most = max(toward * amount for amount, _, _ in found[row["feature"]])
-            binding = {threshold for amount, _, threshold in found[row["feature"]] if toward * amount == most}
-            if row["binding_threshold"] not in binding:
+            binding = [split.binding for amount, _, split in found[row["feature"]] if toward * amount == most]
+            if (row["binding_threshold"], row.get("binding_categories")) not in binding:
                 yield f"{where}: the binding threshold of {row['feature']} is not that of the split that adds most"
 
     def _leaves_of(self, trees: Json, where: str) -> Iterator[str]:
@@ -190,7 +184,7 @@ class Sums:
         rows = {row["feature"]: row for row in features}
         together = set()
         for split in set(trees["split"]):
-            feature, _, _ = self.splits.row(split)
+            feature = self.splits.row(split).feature
             if feature in rows:
                 one = self.splits.sides_of_value(split, rows[feature]["query_value"])
                 two = self.splits.sides_of(split, rows[feature]["other"])
@@ -200,76 +194,7 @@ class Sums:
             yield f"{where}: a decisive split on {feature} does not part the two sides"
 
 
-class _Splits:
-    """The table of decisive splits, and what goes where at each."""
-
-    def __init__(self, body: Json) -> None:
-        self.library = str(body["library"])
-        self.decided: Json = body["decision"]["features"]
-        self.given = body["splits"] is not None
-        columns = ("feature", "operator", "threshold", "default_left") if self.given else ()
-        self.rows = list(zip(*(body["splits"][key] for key in columns), strict=True))
-
-    def faults(self) -> Iterator[str]:
-        """Check that each split is one of this library on a feature of the decision."""
-        for feature, operator, threshold, default_left in self.rows:
-            if feature not in self.decided or operator != OPERATORS[self.library]:
-                yield "splits: one is on a feature that was not decided on, or with an operator that is not the library's"
-            if not is_number(threshold) or type(default_left) is not bool:
-                yield "splits: one has no number for a threshold, or does not say where a missing value goes"
-
-    def row(self, split: int) -> tuple[str, float, bool]:
-        """Give feature, threshold and default_left of a row."""
-        if type(split) is not int or split < 0:
-            raise ValueError
-        feature, _, threshold, default_left = self.rows[split]
-        return feature, float(threshold), default_left
-
-    def sides_of_value(self, split: int, value: object) -> Sides:
-        """Tell where a value goes; of words that cannot be told without features.toml."""
-        _, threshold, default_left = self.row(split)
-        if value is None:
-            return frozenset([default_left])
-        if not isinstance(value, int | float):
-            return UNTOLD
-        number = rounded(value, self.library)
-        return frozenset([number < threshold if self.library == "xgboost" else number <= threshold])
-
-    def sides_of(self, split: int, other: Json) -> Sides:
-        """Tell where the other side of a ledger row goes: a whole cell, a value, or missing."""
-        _, threshold, default_left = self.row(split)
-        if other["missing"]:
-            return frozenset([default_left])
-        if other["categories"] is not None:
-            return UNTOLD
-        cell = other["cell"]
-        if cell is None:
-            return self.sides_of_value(split, other["value"])
-        low, high = cell["low"], cell["high"]
-        ends_fit = cell["closed"] == ("low" if self.library == "xgboost" else "high")
-        if ends_fit and high is not None and high <= threshold:
-            return frozenset([True])
-        if ends_fit and low is not None and low >= threshold:
-            return frozenset([False])
-        return ANY
-
-
 def _kinds(other: Json) -> int:
     if type(other["missing"]) is not bool:
         return 0
     return sum(other[key] is not None for key in ("cell", "categories", "value")) + other["missing"]
-
-
-def is_number(value: object) -> bool:
-    """Whether a JSON value is a finite number."""
-    return type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
-
-
-def rounded(value: float, library: str) -> float:
-    """Round a number as the library holds it: float32 for XGBoost."""
-    if library != "xgboost":
-        return float(value)
-    try:
-        return float(struct.unpack("<f", struct.pack("<f", value))[0])
-    except OverflowError:
-        return math.copysign(math.inf, value)

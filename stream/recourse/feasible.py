@@ -53,28 +53,47 @@ class Landings:
 
 def landings_of(rules: FeatureRules, cells: Cells, matrix: LeafMatrix) -> Landings:
     """Find every landing of a model once."""
-    feature, cell, landing = [], [], []
-    for j, rule in enumerate(rules.rules):
-        for c in range(cells.count(j)):
-            feature.append(j)
-            cell.append(c)
-            if cells.is_missing(j, c):
-                landing.append((math.nan, math.nan, math.nan))
-            elif rule.type == "category":
-                landing.append(_category_landing(rule, cells, matrix, j, c))
-            else:
-                below, above = (_number_landing(rule, cells, j, c, upward=up) for up in (True, False))
-                # From no value: the end nearer to the pool's median; a cell that holds it is entered from below.
-                landing.append((below, above, below if 0 < c >= cells.cell(j, float(matrix.medians[j])) else above))
-    ways = np.array(landing, np.float64).reshape(-1, 3)
+    of_features = [
+        (_category_landings if rule.type == "category" else _number_landings)(rule, cells, matrix, j)
+        for j, rule in enumerate(rules.rules)
+    ]
+    counts = [len(landings) for landings in of_features]
+    ways = np.concatenate([*of_features, np.empty((0, 3))])
+    start = np.cumsum([0, *counts])
+    feature = np.repeat(np.arange(len(counts)), counts)
     return Landings(
-        start=np.cumsum([0, *(cells.count(j) for j in range(len(rules.rules)))]),
-        feature=np.array(feature, np.int64),
-        cell=np.array(cell, np.int64),
+        start=start,
+        feature=feature,
+        cell=np.arange(len(feature)) - start[feature],
         from_below=ways[:, 0].copy(),
         from_above=ways[:, 1].copy(),
         from_nothing=ways[:, 2].copy(),
     )
+
+
+def _number_landings(rule: FeatureRule, cells: Cells, matrix: LeafMatrix, j: int) -> NDArray[np.float64]:
+    """The landings of a number, from below, above and nothing. Shape: (cells, 3)."""
+    landings = np.full((cells.count(j), 3), np.nan)
+    median = cells.interval_of(j, float(matrix.medians[j]))
+    for c in range(len(landings)):
+        if not cells.is_missing(j, c):
+            below, above = (_number_landing(rule, cells, j, c, upward=up) for up in (True, False))
+            # From no value: the end nearer to the pool's median; a cell that holds it is entered from below.
+            landings[c] = below, above, below if 0 < c >= median else above
+    return landings
+
+
+def _category_landings(rule: FeatureRule, cells: Cells, matrix: LeafMatrix, j: int) -> NDArray[np.float64]:
+    """The same of a category, at codes of the pool that a decision can say: what nobody there has is not suggested."""
+    landings = np.full((cells.count(j), 3), np.nan)
+    codes, counts = matrix.categories_of(j)
+    sayable = np.array([rule.min <= code <= rule.max and rule.has_word(code) for code in codes.tolist()], np.bool_)
+    codes, counts = codes[sayable], counts[sayable]
+    cell_of = cells.of_column(j, codes)
+    for c in np.unique(cell_of).tolist():
+        held, often = codes[cell_of == c], counts[cell_of == c]
+        landings[c] = held.min(), held.max(), held[often.argmax()]  # codes ascend: of equally frequent ones the least
+    return landings
 
 
 def _number_landing(rule: FeatureRule, cells: Cells, j: int, cell: int, *, upward: bool) -> float:
@@ -83,7 +102,7 @@ def _number_landing(rule: FeatureRule, cells: Cells, j: int, cell: int, *, upwar
     if not math.isfinite(start) or low > high:
         return math.nan
     # Each "no record" value can stand in the way once, as the model reads it: -9 and its neighbours in float32.
-    sentinels = [cells.read(v) for v in rule.no_record]
+    sentinels = [cells.read(v) for v in rule.no_record] + [cells.read(v) for v in (cells.missing,) if v is not None]
     tried = _numbers(start, cells, upward=upward) if rule.step is None else _grid(start, rule, rule.step, upward=upward)
     for value in islice(tried, len(sentinels) + GRID_POINTS_TRIED):
         if low <= value <= high and cells.cell(j, value) == cell and cells.read(value) not in sentinels:
@@ -106,20 +125,6 @@ def _grid(start: float, rule: FeatureRule, step: float, *, upward: bool) -> Iter
     first = count.to_integral_value(ROUND_CEILING if upward else ROUND_FLOOR)
     for k in count_from(0, 1 if upward else -1):
         yield float(origin + (first + k) * Decimal(repr(step)))
-
-
-def _category_landing(
-    rule: FeatureRule, cells: Cells, matrix: LeafMatrix, j: int, cell: int
-) -> tuple[float, float, float]:
-    codes, counts = matrix.categories_of(j)
-    held = [
-        (-count, code)
-        for code, count in zip(codes.tolist(), counts.tolist(), strict=True)
-        if rule.min <= code <= rule.max and cells.cell(j, code) == cell and rule.has_word(code)
-    ]
-    if not held:
-        return math.nan, math.nan, math.nan
-    return min(code for _, code in held), max(code for _, code in held), min(held)[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -7,10 +7,10 @@ One table per feature of the model. `min`, `max` and `step` bound what we *sugge
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Literal, NoReturn, TypeAlias, TypeGuard
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,15 +26,13 @@ from stream.errors import (
     shown,
 )
 from stream.events import Value
+from stream.forest.trees import Forest, Word
+from stream.recourse.features_table import FeatureTable, as_double, is_number
 from stream.recourse.toml_files import read_toml
 
 FeatureType: TypeAlias = Literal["number", "integer", "category"]
 TYPES: tuple[FeatureType, ...] = ("number", "integer", "category")
-KEYS = {
-    "type", "mutability", "min", "max", "step", "no_record", "categories", "unit", "label", "reason", "cost", "group",
-}  # fmt: skip
 NAMES_SHOWN_MAX = 20
-REASON_KEYS = {"code", "too_low", "too_high", "missing"}
 
 
 class Mutability(IntEnum):
@@ -47,6 +45,7 @@ class Mutability(IntEnum):
 
 
 LABELS = {m.name.lower(): m for m in Mutability}
+UNORDERED = (Mutability.MUTABLE, Mutability.IMMUTABLE)  # the labels that need no order of the values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,20 +69,31 @@ class FeatureRule:
     max: float = math.inf
     step: float | None = None  # the grid of targets, counted from `min` where there is one, else from 0
     no_record: tuple[float, ...] = ()
-    categories: tuple[str, ...] | None = None  # the words, in the order of the codes 0, 1, 2, ...
+    categories: tuple[Word, ...] | None = None  # all words or all numbers, in the order of the codes 0, 1, 2, ...
     unit: str | None = None
     label: str
     reason: ReasonTexts
     cost: float = 1.0  # of one scale unit
     group: str | None = None  # features of one group move together or not at all
+    is_category: bool = False  # whether the model takes it for a category, so that its codes have no order
+    missing: float | None = None  # the number that stands for missing in the model, which reads float32
 
     def is_unrecorded(self, value: float) -> bool:
-        """Whether a value says that there is none: missing, or a sentinel for "no record"."""
-        return math.isnan(value) or value in self.no_record
+        """Whether a value says that there is none: missing, by the model's sentinel too, or one for "no record"."""
+        return math.isnan(value) or value in self.no_record or self.is_sentinel(value)
+
+    def is_sentinel(self, value: float) -> bool:
+        """Whether the model takes a number for missing."""
+        if self.missing is None:
+            return False
+        with np.errstate(over="ignore"):
+            return float(np.float32(value)) == self.missing
 
     def has_word(self, code: float) -> bool:
-        """Whether a code can be said: any can where the rule lists no words."""
-        return self.categories is None or (code.is_integer() and 0 <= code < len(self.categories))
+        """Whether a decision can say a code: where there are no words, any, but of the model's categories a whole one."""
+        if self.categories is None:
+            return not self.is_category or (code.is_integer() and code >= 0)
+        return code.is_integer() and 0 <= code < len(self.categories)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +102,7 @@ class FeatureRules:
 
     rules: tuple[FeatureRule, ...]
     index: Mapping[str, int] = field(repr=False)
-    codes: tuple[Mapping[str, float] | None, ...] = field(repr=False)  # word -> code, where there are words
+    codes: tuple[Mapping[Word, float] | None, ...] = field(repr=False)  # word -> code, where there are words
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -121,11 +131,11 @@ class FeatureRules:
         raise UnknownFeature(msg)
 
     def value_of(self, j: int, x: float) -> Value:
-        """Say a row's value as the decision would have said it: a word where there are words, None for missing."""
+        """Say a row's value as the decision said it: a word where there are words, None for NaN, else the number."""
         if math.isnan(x):
             return None
-        words = self.rules[j].categories
-        return x if words is None else words[int(x)]
+        rule = self.rules[j]
+        return x if rule.categories is None or not rule.has_word(x) else rule.categories[int(x)]
 
     def mutabilities(self, overrides: Mapping[str, str]) -> NDArray[np.int8]:
         """The labels for one decision: those of features.toml, tightened by its overrides.
@@ -145,56 +155,79 @@ class FeatureRules:
             if own not in (wanted, Mutability.MUTABLE) and wanted != Mutability.IMMUTABLE:
                 msg = f"the policy override of {name} would permit what features.toml forbids ({own.name.lower()})"
                 raise OverrideRefused(msg)
+            if self.rules[j].is_category and wanted not in UNORDERED:
+                msg = f"the policy override of {name} needs an order, and to the model its categories have none"
+                raise OverrideRefused(msg)
             labels[j] = wanted
         return labels
 
 
-def _encoded(rule: FeatureRule, codes: Mapping[str, float] | None, value: Value) -> float:
+def _encoded(rule: FeatureRule, codes: Mapping[Word, float] | None, value: Value) -> float:
     if value is None:
         return math.nan
-    if codes is not None:
-        if not isinstance(value, str):
-            msg = f"{rule.name} must be one of the words that features.toml lists, or null"
-            raise WrongFeatureType(msg)
-        if value not in codes:
-            msg = f"{rule.name} holds a word that features.toml does not list; the model never saw it"
-            raise UnknownCategory(msg)
+    if not is_number(value):
+        return _code(rule, codes, value)
+    if codes is not None and value in codes:
         return codes[value]
-    if not _is_number(value):
-        msg = f"{rule.name} must be a number or null"
-        raise WrongFeatureType(msg)
-    number = _double(value)
+    number = as_double(value)
     if not math.isfinite(number):
         msg = f"{rule.name} is not finite; send null where a value is not known"
         raise NonFiniteFeature(msg)
+    if number != value:
+        msg = f"{rule.name} is an integer that no double holds exactly; send one that the model was trained on"
+        raise WrongFeatureType(msg)
+    if rule.is_sentinel(number):
+        return number
+    if codes is not None:
+        return _code(rule, codes, value)
+    if rule.is_category and not (number.is_integer() and number >= 0):
+        msg = f"{rule.name} must be the code of a category, which is a whole number from 0 on, or null"
+        raise UnknownCategory(msg)
     return number
 
 
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _code(rule: FeatureRule, codes: Mapping[Word, float] | None, value: Word) -> float:
+    """Look a category up. Raises: WrongFeatureType, UnknownCategory."""
+    kind = float if codes is None or not isinstance(next(iter(codes)), str) else str
+    if codes is None or not isinstance(value, (float, int) if kind is float else str) or isinstance(value, bool):
+        wanted = (
+            "a number" if codes is None else f"one of the {'numbers' if kind is float else 'words'} of its categories"
+        )
+        msg = f"{rule.name} must be {wanted}, or null"
+        raise WrongFeatureType(msg)
+    if value not in codes:
+        msg = f"{rule.name} holds a category that features.toml does not list; the model never saw it"
+        raise UnknownCategory(msg)
+    return codes[value]
 
 
-def _double(value: float) -> float:
-    """Give a number as a double; NaN for an integer beyond all doubles."""
-    try:
-        return float(value)
-    except OverflowError:
-        return math.nan
-
-
-def read_features(text: str, features: tuple[str, ...]) -> FeatureRules:
+def read_features(
+    text: str,
+    features: tuple[str, ...],
+    *,
+    words: Sequence[tuple[Word, ...] | None] = (),
+    is_category: Sequence[bool] = (),
+    missing: float | None = None,
+) -> FeatureRules:
     """Read features.toml for a model with these features.
 
+    words, is_category: what the model file says of each, as in `Forest`; empty where nobody knows the model. missing:
+    the sentinel of `Forest`.
     Raises: ConfigurationError that names the table and the key.
     """
     tables = read_toml("features.toml", text)
-    if missing := [name for name in features if name not in tables]:
-        msg = f"features.toml has no table for: {_some(missing)}; add one per feature of the model"
+    if absent := [name for name in features if name not in tables]:
+        msg = f"features.toml has no table for: {_some(absent)}; add one per feature of the model"
         raise ConfigurationError(msg)
     if unknown := [name for name in tables if name not in features]:
         msg = f"features.toml has tables for features that the model does not have: {_some(unknown)}"
         raise ConfigurationError(msg)
-    rules = tuple(_rule(name, tables[name]) for name in features)
+    rules = tuple(
+        _rule(name, tables[name], known, is_category=listed or known is not None, missing=missing)
+        for name, known, listed in zip(
+            features, words or (None,) * len(features), is_category or (False,) * len(features), strict=True
+        )
+    )
     return FeatureRules(
         rules=rules,
         index={name: j for j, name in enumerate(features)},
@@ -205,124 +238,51 @@ def read_features(text: str, features: tuple[str, ...]) -> FeatureRules:
     )
 
 
+def rules_for(forest: Forest, text: str) -> FeatureRules:
+    """Read features.toml for a model, with all that its file says of its features. Raises: as `read_features`."""
+    return read_features(
+        text, forest.features, words=forest.words, is_category=forest.is_category, missing=forest.missing
+    )
+
+
 def _some(names: list[str]) -> str:
     more = f" and {len(names) - NAMES_SHOWN_MAX} more" if len(names) > NAMES_SHOWN_MAX else ""
     return ", ".join(shown(name) for name in names[:NAMES_SHOWN_MAX]) + more
 
 
-class _Table:
-    """One table while it is read: each getter checks one key and says which it was."""
-
-    def __init__(self, name: str, table: object) -> None:
-        if not isinstance(table, dict):
-            msg = f'features.toml: "{shown(name)}" must be a table'
-            raise ConfigurationError(msg)
-        self.name, self.table = name, table
-        if unknown := sorted(set(table) - KEYS):
-            self.refuse(shown(unknown[0]), f"is not a known key; known are {', '.join(sorted(KEYS))}")
-
-    def refuse(self, key: str, what: str) -> NoReturn:
-        msg = f'features.toml: ["{shown(self.name)}"] {key} {what}'
-        raise ConfigurationError(msg)
-
-    def word(self, key: str, allowed: tuple[str, ...]) -> str:
-        value = self.table.get(key)
-        if value not in allowed:
-            self.refuse(key, f"must be one of {', '.join(allowed)}")
-        return str(value)
-
-    def text(self, key: str) -> str | None:
-        value = self.table.get(key)
-        if value is not None and (not isinstance(value, str) or not value.strip()):
-            self.refuse(key, "must be a text that is not empty")
-        return value
-
-    def number(self, key: str, default: float) -> float:
-        value = self.table.get(key, default)
-        if not _is_number(value) or math.isnan(number := _double(value)):
-            self.refuse(key, "must be a number")
-        return number
-
-
-def _rule(name: str, raw: object) -> FeatureRule:
-    table = _Table(name, raw)
+def _rule(
+    name: str, raw: object, words: tuple[Word, ...] | None, *, is_category: bool, missing: float | None
+) -> FeatureRule:
+    table = FeatureTable(name, raw)
     kind = table.word("type", TYPES)
     label = table.text("label") or name
+    mutability = LABELS[table.word("mutability", tuple(LABELS))]
+    categories = table.categories(kind, words, of_model=is_category)
+    if is_category and kind != "category":
+        table.refuse("type", 'must be "category", for the model takes it for one')
+    if is_category and mutability not in UNORDERED:
+        table.refuse("mutability", "must be mutable or immutable, for to the model its categories have no order")
     rule = FeatureRule(
         name=name,
         type=next(t for t in TYPES if t == kind),
-        mutability=LABELS[table.word("mutability", tuple(LABELS))],
+        mutability=mutability,
         min=table.number("min", -math.inf),
         max=table.number("max", math.inf),
-        step=_step(table, kind),
-        no_record=_no_record(table),
-        categories=_categories(table, kind),
+        step=table.step(kind),
+        no_record=table.no_record(categories),
+        categories=categories,
         unit=table.text("unit"),
         label=label,
-        reason=_reason(table, name, label),
+        reason=ReasonTexts(**table.reason(label, of_model=is_category)),
         cost=table.number("cost", 1.0),
         group=table.text("group"),
+        is_category=is_category,
+        missing=missing,
     )
     if rule.min > rule.max:
         table.refuse("min", "is above max")
     if not 0 < rule.cost < math.inf:
         table.refuse("cost", "must be above 0 and finite")
+    if categories is not None and missing is not None and rule.has_word(missing):
+        table.refuse("categories", "holds a word whose code is the number that stands for missing; choose another one")
     return rule
-
-
-def _step(table: _Table, kind: str) -> float | None:
-    if kind == "integer" and not _whole_or_unbounded(table, "min"):  # targets are counted from it
-        table.refuse("min", "must be whole for an integer")
-    if "step" not in table.table:
-        return 1.0 if kind == "integer" else None
-    step = table.number("step", 0)
-    if kind == "category":
-        table.refuse("step", "has no meaning for a category")
-    if not 0 < step < math.inf:
-        table.refuse("step", "must be above 0 and finite")
-    if kind == "integer" and not step.is_integer():
-        table.refuse("step", "must be whole for an integer")
-    return step
-
-
-def _whole_or_unbounded(table: _Table, key: str) -> bool:
-    bound = table.number(key, 0.0)
-    return math.isinf(bound) or bound.is_integer()
-
-
-def _no_record(table: _Table) -> tuple[float, ...]:
-    values = table.table.get("no_record", [])
-    values = values if isinstance(values, list) else [values]
-    if not all(_is_number(v) and math.isfinite(_double(v)) for v in values):
-        table.refuse("no_record", "must be a list of finite numbers")
-    return tuple(float(v) for v in values)
-
-
-def _categories(table: _Table, kind: str) -> tuple[str, ...] | None:
-    words = table.table.get("categories")
-    if words is None:
-        return None
-    if kind != "category":
-        table.refuse("categories", 'needs type = "category"')
-    if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
-        table.refuse("categories", "must be a list of words, in the order of the codes 0, 1, 2, ...")
-    if len(set(words)) != len(words):
-        table.refuse("categories", "lists a word twice")
-    return tuple(words)
-
-
-def _reason(table: _Table, name: str, label: str) -> ReasonTexts:
-    raw = table.table.get("reason", {})
-    if isinstance(raw, str):
-        raw = {"code": raw}
-    if not isinstance(raw, dict) or not all(isinstance(text, str) and text.strip() for text in raw.values()):
-        table.refuse("reason", f"must be a table of texts with the keys {', '.join(sorted(REASON_KEYS))}")
-    if unknown := sorted(set(raw) - REASON_KEYS):
-        table.refuse(f"reason.{shown(unknown[0])}", f"is not a known key; known are {', '.join(sorted(REASON_KEYS))}")
-    category = table.table.get("type") == "category"
-    return ReasonTexts(
-        code=raw.get("code", name),
-        too_low=raw.get("too_low", f"{label}: not favourable" if category else f"{label}: too low"),
-        too_high=raw.get("too_high", f"{label}: not favourable" if category else f"{label}: too high"),
-        missing=raw.get("missing", f"{label}: no information"),
-    )

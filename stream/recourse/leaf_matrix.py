@@ -28,7 +28,7 @@ class LeafMatrix:
     """The pool, ascending by score; equal scores stay in pool order. Arrays may be read-only memory maps.
 
     codes (n, trees): the leaf's place within its own tree, in the narrowest unsigned integer that holds it; cells
-    (n, features) int32; rows (n, features) float64, `no_record` values as NaN: only the ranking's distance reads them;
+    (n, features) int32; rows (n, features) float64, what says that there is no value as NaN: only the ranking's distance reads them;
     margins (n,) in the forest's dtype, native; references (n, 16) uint8: opaque keyed hashes; scales, medians
     (features,) float64: of the whole pool; category_codes, category_counts: the codes seen of each category feature,
     those of feature j at category_start[j]:category_start[j + 1], ascending.
@@ -102,11 +102,14 @@ def build_leaf_matrix(
 
 
 def without_no_record(rows: NDArray[np.float64], rules: FeatureRules) -> NDArray[np.float64]:
-    """Copy rows with every `no_record` value as NaN: a sentinel has no distance to a number."""
+    """Copy rows with every `no_record` value and the model's own sentinel as NaN: neither has a distance to a number."""
     rows = rows.copy()
     for j, rule in enumerate(rules.rules):
         if rule.no_record:
             rows[np.isin(rows[:, j], rule.no_record), j] = np.nan
+        if rule.missing is not None:
+            with np.errstate(over="ignore"):
+                rows[rows[:, j].astype(np.float32) == rule.missing, j] = np.nan
     return rows
 
 

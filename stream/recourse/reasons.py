@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from stream.events import AuditedReason, ReasonsLedger
 from stream.forest.ledger import LeafUnits
-from stream.forest.trees import Forest
+from stream.forest.trees import CATEGORY, Forest
 from stream.forest.walk import decisive_nodes
 from stream.recourse.features import FeatureRules
 from stream.recourse.leaf_matrix import LeafMatrix
-from stream.recourse.table import FeatureShare, SplitRows
+from stream.recourse.table import FeatureShare, SplitRows, binding_of
 
 REASONS_MAX = 4  # Reg B commentary 9(b)(2)-1: more than four are not likely to help
 
@@ -88,7 +88,7 @@ def reasons_ledger(
             {
                 "feature": forest.features[j],
                 "query_value": rules.value_of(j, float(row[j])),
-                "binding_threshold": float(forest.threshold[s.binding_node]),
+                **binding_of(forest, rules, s.binding_node),
                 "trees": s.trees,
                 "contribution": str(s.contribution),
                 "code": rules.rules[j].reason.code,
@@ -137,6 +137,8 @@ def _text(forest: Forest, rules: FeatureRules, j: int, node: int, value: float) 
     rule = rules.rules[j]
     if rule.is_unrecorded(value):
         return rule.reason.missing
+    if forest.kind[node] == CATEGORY:
+        return rule.reason.too_low  # the rules have one text for both
     x, threshold = forest.dtype.type(value), forest.threshold[node]
     below = x < threshold if forest.operator == "<" else x <= threshold
     return rule.reason.too_low if below else rule.reason.too_high

@@ -14,6 +14,7 @@ from stream.events import (
     Action,
     AuditBody,
     AuditTier,
+    Category,
     Decision,
     DecisionByValue,
     Ledger,
@@ -86,7 +87,7 @@ def body_of(decision: Decision, model: PublishedModel, scored: Scored) -> AuditB
     forest, policy = model.forest, model.policy
     by_value = decision_by_value(decision)
     exact = exact_sums(model.units, scored.slots[None])[0]
-    return {
+    body: AuditBody = {
         "engine_version": ENGINE_VERSION,
         "recommendation_id": recommendation_id(by_value, model.identity["bundle_sha256"], ENGINE_VERSION),
         "status": "no_feasible_recourse",
@@ -116,6 +117,9 @@ def body_of(decision: Decision, model: PublishedModel, scored: Scored) -> AuditB
         "reasons": [],
         "reasons_mapping": model.identity["features_sha256"],
     }
+    if forest.missing is not None:
+        body["missing"] = forest.missing
+    return body
 
 
 def recommendation_of(decision: Decision, model: PublishedModel, body: AuditBody) -> Recommendation:
@@ -204,19 +208,23 @@ def _action(model: PublishedModel, j: int, own: float, to: float, cell: int, con
         direction = "change"
     else:
         direction = "increase" if to > own else "decrease"
-    interval = model.cells.interval(j, cell)
     lowest = float(model.landings.from_below[int(model.landings.start[j]) + cell])
     from_above = direction == "decrease" or (direction == "provide" and rule.type != "category" and to != lowest)
-    return {
+    action: Action = {
         "feature": rule.name,
         "label": rule.label,
         "direction": direction,
         "from": model.rules.value_of(j, own),
         "to": model.rules.value_of(j, to),
         "unit": rule.unit,
-        "binding_threshold": interval["high" if from_above else "low"],
+        "binding_threshold": None,
         "contribution": contribution.get(rule.name, "0"),
     }
+    if model.cells.category(j) is None:
+        action["binding_threshold"] = model.cells.interval(j, cell)["high" if from_above else "low"]
+    else:
+        action["binding_categories"] = _said_in(model, j, cell)
+    return action
 
 
 def _ledger(
@@ -241,7 +249,7 @@ def _ledger(
         )
         for k, j in enumerate(shares)
     }
-    return ledger(model.forest, found, shares, rows, splits)
+    return ledger(model.forest, model.rules, found, shares, rows, splits)
 
 
 def _comparator_sides(
@@ -251,7 +259,7 @@ def _comparator_sides(
     sides: dict[int, tuple[float, Other, str | None]] = {}
     for j in np.flatnonzero(cells != reach.cells).tolist():
         cell = int(cells[j])
-        sides[j] = (_inside(model, j, cell), _other(model, j, cell), reach.why_not(j, cells))
+        sides[j] = (model.cells.inside(j, cell), _other(model, j, cell), reach.why_not(j, cells))
     return sides
 
 
@@ -266,26 +274,26 @@ def _target_sides(model: PublishedModel, target: NDArray[np.float64]) -> dict[in
     }
 
 
-def _inside(model: PublishedModel, j: int, cell: int) -> float:
-    """Give any value of a cell: all of them reach the same leaves."""
-    if model.cells.is_missing(j, cell):
-        return math.nan
-    low, high = model.cells.smallest(j, cell), model.cells.largest(j, cell)
-    return low if math.isfinite(low) else high
-
-
 def _other(model: PublishedModel, j: int, cell: int) -> Other:
     missing = model.cells.is_missing(j, cell)
-    words = model.rules.rules[j].categories
-    if words is not None and not missing:
-        held = [word for code, word in enumerate(words) if model.cells.cell(j, float(code)) == cell]
-        return {"cell": None, "categories": held, "value": None, "missing": False}
+    has_words = model.rules.rules[j].categories is not None
+    if not missing and (has_words or model.cells.category(j) is not None):
+        return {"cell": None, "categories": _said_in(model, j, cell), "value": None, "missing": False}
     return {
         "cell": None if missing else model.cells.interval(j, cell),
         "categories": None,
         "value": None,
         "missing": missing,
     }
+
+
+def _said_in(model: PublishedModel, j: int, cell: int) -> list[Category]:
+    """Say a category's cell: its words, or where there are none the codes in it that a split lists."""
+    words = model.rules.rules[j].categories
+    if words is None:
+        return [float(code) for code in model.cells.listed(j, cell)]
+    cells = model.cells.of_column(j, np.arange(len(words), dtype=np.float64))
+    return [words[code] for code in np.flatnonzero(cells == cell).tolist()]
 
 
 def _moved(row: NDArray[np.float64], target: NDArray[np.float64]) -> list[int]:

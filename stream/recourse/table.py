@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple, NotRequired, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.events import Ledger, LedgerFeature, Other, Splits, Value
+from stream.events import Category, Ledger, LedgerFeature, Other, Splits, Value
 from stream.forest.ledger import LeafUnits
-from stream.forest.trees import Forest
+from stream.forest.trees import CATEGORY, ZERO_IS_MISSING, Forest
 from stream.forest.walk import decisive_nodes
+from stream.recourse.features import FeatureRules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -84,32 +86,78 @@ def _share(amount_of: dict[int, int], trees: int) -> FeatureShare:
     return FeatureShare(contribution=total, trees=trees, binding_node=binding)
 
 
+class Split(NamedTuple):
+    """What a decisive split asks, as records say it: a number has a threshold, a category what the split lists."""
+
+    feature: int
+    threshold: float | None
+    default_left: bool
+    categories: tuple[Category, ...] | None
+    zero_is_missing: bool
+
+
+def split_of(forest: Forest, rules: FeatureRules, node: int) -> Split:
+    """Say a split in the words of the rules; codes without a word, which no decision can hold, are left out."""
+    j, kind, default_left = int(forest.split_feature[node]), forest.kind[node], bool(forest.default_left[node])
+    if kind != CATEGORY:
+        return Split(j, float(forest.threshold[node]), default_left, None, bool(kind == ZERO_IS_MISSING))
+    rule = rules.rules[j]
+    codes = [code for code in map(float, forest.listed(node)) if rule.has_word(code)]
+    return Split(j, None, default_left, tuple(_word(rules, j, code) for code in codes), zero_is_missing=False)
+
+
+def _word(rules: FeatureRules, j: int, code: float) -> Category:
+    words = rules.rules[j].categories
+    return code if words is None else words[int(code)]
+
+
+class Binding(TypedDict):
+    """What a feature's row says of the split that adds most to it."""
+
+    binding_threshold: float | None
+    binding_categories: NotRequired[list[Category] | None]
+
+
+def binding_of(forest: Forest, rules: FeatureRules, node: int) -> Binding:
+    """Say what binds: the threshold, or what a split on a category lists."""
+    split = split_of(forest, rules, node)
+    if split.categories is None:
+        return {"binding_threshold": split.threshold}
+    return {"binding_threshold": None, "binding_categories": list(split.categories)}
+
+
 @dataclass(slots=True)
 class SplitRows:
     """The body's table of decisive splits; ledgers refer to its rows, so that each split is written once."""
 
     forest: Forest
-    rows: dict[tuple[int, float, bool], int] = field(default_factory=dict)
+    rules: FeatureRules
+    rows: dict[Split, int] = field(default_factory=dict)
     of_node: dict[int, int] = field(default_factory=dict)
 
     def row(self, node: int) -> int:
         """Give the row of a node's split, adding it when it is new."""
         known = self.of_node.get(node)
         if known is None:
-            forest = self.forest
-            split = (int(forest.split_feature[node]), float(forest.threshold[node]), bool(forest.default_left[node]))
+            split = split_of(self.forest, self.rules, node)
             known = self.of_node[node] = self.rows.setdefault(split, len(self.rows))
         return known
 
     def table(self) -> Splits:
-        """Write the table as parallel lists."""
-        names = self.forest.features
-        return {
-            "feature": [names[j] for j, _, _ in self.rows],
-            "operator": [self.forest.operator] * len(self.rows),
-            "threshold": [threshold for _, threshold, _ in self.rows],
-            "default_left": [left for _, _, left in self.rows],
+        """Write the table as parallel lists; those that would say nothing of any row are absent."""
+        names, of_number = self.forest.features, self.forest.operator
+        of_category = "in" if of_number == "<=" else "not in"  # the test that sends a category to the left
+        table: Splits = {
+            "feature": [names[split.feature] for split in self.rows],
+            "operator": [of_number if split.categories is None else of_category for split in self.rows],
+            "threshold": [split.threshold for split in self.rows],
+            "default_left": [split.default_left for split in self.rows],
         }
+        if any(split.categories is not None for split in self.rows):
+            table["categories"] = [None if s.categories is None else list(s.categories) for s in self.rows]
+        if any(split.zero_is_missing for split in self.rows):
+            table["zero_is_missing"] = [split.zero_is_missing for split in self.rows]
+        return table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +172,7 @@ class RowSides:
 
 def ledger(
     forest: Forest,
+    rules: FeatureRules,
     found: Contrast,
     shares: dict[int, FeatureShare],
     sides: dict[int, RowSides],
@@ -135,7 +184,7 @@ def ledger(
             "feature": forest.features[j],
             "query_value": sides[j].query_value,
             "other": sides[j].other,
-            "binding_threshold": float(forest.threshold[share.binding_node]),
+            **binding_of(forest, rules, share.binding_node),
             "trees": share.trees,
             "contribution": str(share.contribution),
             "feasible": sides[j].why_not is None,

@@ -123,7 +123,7 @@ class Models:
 def open_given(folders: Sequence[Path]) -> list[PublishedModel]:
     """Open the bundles given by folder; one that is given twice is opened once.
 
-    Raises: ConfigurationError, BundleUnavailable, CorruptionError, as `open_bundle` does.
+    Raises: ConfigurationError, BundleUnavailable, CorruptionError, MachineMismatch, as `open_bundle` does.
     """
     if len(folders) > BUNDLES_GIVEN_MAX:
         reason = f"--bundle: {len(folders)} bundles are given; at most {BUNDLES_GIVEN_MAX} are kept open"

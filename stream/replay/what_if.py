@@ -14,7 +14,7 @@ from typing import Final
 from stream.errors import ConfigurationError, InvalidDecision, ModelNotPublished
 from stream.events import BundleIdentity, Decision, ThresholdScale
 from stream.recourse.canonical import sha256
-from stream.recourse.features import FeatureRules, read_features
+from stream.recourse.features import FeatureRules, rules_for
 from stream.recourse.model import PublishedModel, published_model
 from stream.recourse.policy import Policy, read_policy
 from stream.replay.models import Models
@@ -101,7 +101,7 @@ def with_rules(model: PublishedModel, features: bytes | None, policy: bytes | No
     identity: BundleIdentity = model.identity.copy()
     rules, its_policy = model.rules, model.policy
     if features is not None:
-        rules = read_features(_text(features, "--features"), model.forest.features)
+        rules = rules_for(model.forest, _text(features, "--features"))
         _refuse_other_encoding(model.rules, rules)
         identity["features_sha256"] = hashlib.sha256(features).hexdigest()
     if policy is not None:

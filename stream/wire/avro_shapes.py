@@ -2,7 +2,8 @@
 
 What differs: an exact integer is a decimal string in JSON and bytes (two's complement, big-endian) in Avro; a time is
 RFC 3339 in JSON and milliseconds since 1970 in Avro; a record in a union stands beside its name, fastavro's own way to
-say which branch it is. What fastavro would let pass is looked at here too: a field too many, 1.5 for an integer, a
+say which branch it is. A field marked `coachAbsent` is absent from JSON at its default: it came when bodies were hashed
+without it. What fastavro would let pass is looked at here too: a field too many, 1.5 for an integer, a
 number that is not finite or not of the size of its type, a truth value that is none, a text where a list should be.
 """
 
@@ -182,13 +183,18 @@ def _write_record(schema: Mapping[str, Any], steps: dict[str, Step], where: str)
     return write
 
 
-def _read_record(_schema: Mapping[str, Any], steps: dict[str, Step], _where: str) -> Step | None:
+def _read_record(schema: Mapping[str, Any], steps: dict[str, Step], _where: str) -> Step | None:
+    absent = [(field["name"], field["default"]) for field in schema["fields"] if field.get("coachAbsent")]
+
     def read(value: dict[str, Any]) -> dict[str, Any]:
         for name, step in steps.items():
             value[name] = step(value[name])
+        for name, default in absent:
+            if value[name] == default:
+                del value[name]
         return value
 
-    return read if steps else None
+    return read if steps or absent else None
 
 
 def _write_boolean(where: str, value: object) -> bool:

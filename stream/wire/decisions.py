@@ -141,7 +141,7 @@ def decision_of(fields: Mapping[str, Any], *, timed: bool = True) -> Decision:
         decline_basis=cast("DeclineBasis", _word(fields, "decline_basis", get_args(DeclineBasis)) or "model"),
         subject_ref=_text(fields, "subject_ref"),
         margin=_number(fields, "margin"),
-        probability=_probability(fields),
+        probability=_number(fields, "probability"),
         threshold=_number(fields, "threshold"),
         threshold_scale=cast("ThresholdScale | None", _word(fields, "threshold_scale", get_args(ThresholdScale))),
         product=_text(fields, "product"),
@@ -222,14 +222,6 @@ def _number(fields: Mapping[str, Any], name: str) -> float | None:
         msg = f"decision: {name} must be finite and fit a double"
         raise InvalidDecision(msg)
     return number
-
-
-def _probability(fields: Mapping[str, Any]) -> float | None:
-    probability = _number(fields, "probability")
-    if probability is not None and not 0.0 <= probability <= 1.0:
-        msg = "decision: probability must be from 0 to 1"
-        raise InvalidDecision(msg)
-    return probability
 
 
 def _double(value: float) -> float | None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import re
 import shutil
 from pathlib import Path
@@ -14,7 +15,7 @@ from stream.bundle.open import open_bundle
 from stream.errors import ConfigurationError, ModelRefused
 from stream.forest.walk import margins_of
 from tests.bundle.inputs import FEATURES, ModelForm, content_of, inputs, write_pool, write_table
-from tests.forest.models import USUAL, forest_of, owner_of
+from tests.forest.models import USUAL, forest_of, owner_of, xgboost_model
 
 FORMS: list[ModelForm] = ["json", "ubj", "txt"]
 
@@ -30,8 +31,8 @@ def test_a_bundle_opens_as_the_model_that_was_given(tmp_path: Path, form: ModelF
     assert built.manifest["pool"]["accepted"] == int((margins >= built.manifest["cutoff_margin"]).sum())
     assert (model.identity["model_id"], model.identity["model_version"], model.identity["revision"]) == ("loan", "7", 3)
     assert model.identity["bundle_sha256"] == built.bundle_sha256
-    assert built.probe.pool_rows == USUAL.rows
-    assert built.probe.threshold_rows > 2 * sum(len(model.forest.thresholds(j)) for j in range(4)) - 8
+    assert built.probe.counts["pool"] == USUAL.rows
+    assert built.probe.counts["threshold"] > 2 * sum(len(model.forest.thresholds(j)) for j in range(4)) - 8
 
 
 def test_the_same_inputs_give_the_same_bytes_in_any_folder(tmp_path: Path) -> None:
@@ -104,6 +105,29 @@ def test_an_early_stopped_model_is_built_with_the_trees_asked_for(tmp_path: Path
     assert given.build("all", trees="all").manifest["trees_used"] == 20
 
 
+def test_a_number_that_stands_for_missing_is_missing_wherever_the_bundle_is_opened(tmp_path: Path) -> None:
+    """Given a model of a sentinel, then pool cells that hold it or round to it are missing, and the opened bundle scores it as the library told of it does."""
+    recipe = dataclasses.replace(USUAL, sentinel=-999.0)
+    given = inputs(tmp_path)
+    booster = xgboost_model(recipe)
+    booster.save_model(given.model)
+    rows = recipe.data()[0]
+    rows[0, 0] = np.nextafter(-999.0, 0.0)  # which float32 rounds to the sentinel
+    write_pool(tmp_path / "pool.csv", rows, USUAL.data()[1])
+    built = given.build(missing=-999.0)
+    model = open_bundle(built.folder)
+    assert built.manifest["missing"] == model.forest.missing == -999.0
+    empty = np.where(rows.astype(np.float32) == np.float32(-999), np.nan, rows)
+    assert np.isnan(empty).sum() > USUAL.rows / 10
+    assert np.isnan(model.matrix.rows).sum() == np.isnan(empty).sum()
+    for asked in (rows, empty):
+        theirs = owner_of(booster, model.forest).ask(asked, "margin")
+        assert margins_of(model.forest, asked).tobytes() == theirs.tobytes()
+    write_pool(tmp_path / "pool.csv", empty, USUAL.data()[1])
+    assert given.build("empty", missing=-999.0).bundle_sha256 == built.bundle_sha256
+    assert given.build("untold").manifest["missing"] is None
+
+
 def test_an_empty_folder_is_filled_and_a_full_one_refused(tmp_path: Path) -> None:
     """Given --out with something in it, nothing is touched; given an empty one, it becomes the bundle."""
     given = inputs(tmp_path)
@@ -119,7 +143,9 @@ WRONG: dict[str, dict[str, Any]] = {
     "accepts none of the 400 rows": {"threshold": 1 - 1e-7},
     "strictly between 0 and 1": {"threshold": 1.0},
     "must be finite": {"threshold": float("nan"), "threshold_scale": "margin"},
-    "--missing -999": {"missing": -999.0},
+    "--missing nan: give the finite number": {"missing": float("nan")},
+    "--missing inf: give the finite number": {"missing": float("inf")},
+    "--missing -999: LightGBM knows no number": {"missing": -999.0, "model_path": "other.txt"},
     "--revision 0": {"revision": 0},
     "--model-id": {"model_id": "a/b"},
     "--model-version": {"model_version": "\n"},
@@ -141,6 +167,7 @@ WRONG: dict[str, dict[str, Any]] = {
 def test_inputs_that_make_no_bundle_are_named_and_leave_nothing(tmp_path: Path, what: str) -> None:
     """Given one wrong input, the build says which in one line, and no folder is left, not even a hidden one."""
     given = inputs(tmp_path)
+    (tmp_path / "other.txt").write_text("tree\n")
     (tmp_path / "short.toml").write_text(FEATURES.partition("[f3]")[0])
     (tmp_path / "latin.toml").write_bytes("é".encode("latin-1"))
     (tmp_path / "latin.txt").write_bytes("é".encode("latin-1"))

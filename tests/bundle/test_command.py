@@ -5,14 +5,18 @@ import re
 import shutil
 from pathlib import Path
 
+import lightgbm as lgb
 import numpy as np
 import pytest
+import xgboost as xgb
 from click.testing import CliRunner, Result
 
 from stream.bundle.manifest import MANIFEST
 from stream.cli.bundle import Progress
 from stream.cli.main import coach
 from tests.bundle.inputs import inputs, write_pool
+from tests.bundle.kinds import LIGHTGBM
+from tests.bundle.test_kept_probes import put
 from tests.forest.models import USUAL
 
 
@@ -60,6 +64,65 @@ def test_a_build_for_machines_is_one_json_object(tmp_path: Path) -> None:
     assert json.loads(shown.stdout) == {"bundle_sha256": told["bundle_sha256"], "manifest": told["manifest"]}
 
 
+def test_a_build_says_what_it_compared_and_with_which_library(tmp_path: Path) -> None:
+    """Given a model with words, then text and JSON count rows of each kind, those in words too, and name the library's version."""
+    made = next(LIGHTGBM["categories of a DataFrame, with their words in the file"].models())
+    (tmp_path / "model.txt").write_bytes(made.content)
+    made.pool.assign(target=0).to_csv(tmp_path / "pool.csv", index=False)
+    types = {"income": "number", "debt": "number", "city": "category"}
+    tables = [f'[{name}]\ntype = "{kind}"\nmutability = "mutable"\n' for name, kind in types.items()]
+    (tmp_path / "features.toml").write_text("".join(tables))
+    told = build(tmp_path, model="model.txt").stdout
+    shutil.rmtree(tmp_path / "bundle")
+    probe = json.loads(build(tmp_path, "--json", model="model.txt").stdout)["probe"]
+    assert f"  compared      {probe['rows']:,} rows with lightgbm {lgb.__version__}, every bit equal:\n" in told
+    assert (
+        f"{probe['pool_rows']:,} of the pool, {probe['threshold_rows']:,} around thresholds, {probe['category_rows']:,} on categories, "
+        f"{probe['tripping_rows']:,} missing, zero and the like, {probe['combination_rows']:,} combinations, {probe['word_rows']:,} in words\n"
+    ) in told
+    assert probe["library_version"] == lgb.__version__
+    assert min(probe[name] for name in probe if name.endswith("rows")) > 0
+
+
+def test_a_build_says_how_many_claims_it_compared_and_which_trees_they_mean(tmp_path: Path) -> None:
+    """Given an early-stopped model and its scores, then text and JSON say that the claims are equal and what they told."""
+    given = inputs(tmp_path)
+    booster = xgb.Booster(model_file=given.model)
+    booster.set_attr(best_iteration="4")
+    booster.save_model(given.model)
+    scores = booster.predict(xgb.DMatrix(given.rows, feature_names=USUAL.names), output_margin=True)
+    write_pool(tmp_path / "pool.csv", given.rows, scores)
+    flags = ("--claim-column", "target", "--claim-scale", "margin", "--target-column", "f")
+    text = (tmp_path / "pool.csv").read_text().splitlines()
+    scored = [",".join((line, "f" if i == 0 else str(i % 2))) for i, line in enumerate(text)]
+    (tmp_path / "pool.csv").write_text("\n".join(scored) + "\n")
+    told = build(tmp_path, *flags).stdout
+    assert "  claims        400 of column target (margin), every bit equal\n" in told
+    assert "they tell which trees are meant: --trees all\n" in told
+    shutil.rmtree(tmp_path / "bundle")
+    found = json.loads(build(tmp_path, *flags, "--json").stdout)
+    assert found["claims"] == {"column": "target", "scale": "margin", "rows": 400}
+    assert found["trees_by_claims"]
+    shutil.rmtree(tmp_path / "bundle")
+    refused = build(tmp_path, "--claim-column", "target", "--trees", "best")
+    assert refused.exit_code == 1
+    assert "the claims of column 'target' are not what the model gives" in refused.stderr.splitlines()[-1]
+
+
+def test_show_computes_the_probes_on_this_machine(tmp_path: Path) -> None:
+    """Given a bundle, show says how many probes it computed; where one gives another bit, it exits 1 and says which machine differs."""
+    inputs(tmp_path)
+    build(tmp_path, "--missing", "-999")
+    shown = run("show", tmp_path / "bundle")
+    assert f"  probes        2,048 rows computed here, every bit as xgboost {xgb.__version__} gave it\n" in shown.stdout
+    assert "  missing       NaN, and -999 as the decider's XGBoost is told\n" in shown.stdout
+    margins = np.load(tmp_path / "bundle" / "probes" / "margins.npy")
+    put(tmp_path / "bundle", "margins", -margins)
+    shown = run("show", tmp_path / "bundle")
+    assert shown.exit_code == 1
+    assert "this machine (" in shown.stderr
+
+
 def test_show_says_the_facts(tmp_path: Path) -> None:
     """Given a bundle, show names model, library, threshold and pool."""
     inputs(tmp_path)
@@ -73,7 +136,7 @@ def test_show_says_the_facts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "what"),
-    [(["--missing", "-999"], "--missing -999"), (["--policy", "features.toml"], "policy.toml: f0 is not a known key")],
+    [(["--missing", "nan"], "--missing nan"), (["--policy", "features.toml"], "policy.toml: f0 is not a known key")],
 )
 def test_what_the_user_can_mend_exits_2_with_one_line(tmp_path: Path, arguments: list[str], what: str) -> None:
     """Given a wrong flag or file, the command exits 2 and its last line names it."""

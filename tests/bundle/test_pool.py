@@ -50,6 +50,58 @@ def test_a_word_that_features_toml_lists_is_never_missing(tmp_path: Path) -> Non
     assert np.isnan(rows[2, 1])
 
 
+def test_what_stands_for_missing_is_missing_and_its_neighbours_are_not(tmp_path: Path) -> None:
+    """Given a sentinel, a cell that float32 rounds to it is missing, its neighbours in float32 are numbers, and a category has words for none of this."""
+    path = tmp_path / "pool.csv"
+    cells = [-999.0, float(np.nextafter(-999.0, 0)), float(np.nextafter(np.float32(-999), np.float32(0))), 1e39, 5.0]
+    path.write_text("a,b\n" + "".join(f"{cell!r},car\n" for cell in cells))
+    rows = read_pool(path, rules_of(a=None, b=["car"]), target_column=None, missing=-999.0).rows
+    assert np.isnan(rows[:, 0]).tolist() == [True, True, False, False, False]
+    assert rows[:, 1].tolist() == [0.0] * 5
+    assert not np.isnan(read_pool(path, rules_of(a=None, b=["car"]), target_column=None).rows).any()
+
+
+@pytest.mark.parametrize("name", ["pool.csv", "pool.parquet"])
+def test_categories_that_are_numbers_become_their_codes(tmp_path: Path, name: str) -> None:
+    """Given training categories 20, 10 and 2.5 in a model file, then cells with these numbers are 0, 1 and 2, empty ones and the sentinel missing, and another number is refused."""
+    rules = read_features(
+        '[a]\ntype = "category"\nmutability = "mutable"\n',
+        ("a",),
+        words=((20.0, 10.0, 2.5),),
+        is_category=(True,),
+        missing=-999.0,
+    )
+    write_table(tmp_path / name, pa.table({"a": pa.array([10.0, 20.0, 2.5, None, -999.0])}))
+    rows = read_pool(tmp_path / name, rules, target_column=None, missing=-999.0).rows[:, 0]
+    assert rows[:3].tolist() == [1, 0, 2]
+    assert np.isnan(rows[3:]).all()
+    write_table(tmp_path / name, pa.table({"a": pa.array([10.0, 7.0])}))
+    with pytest.raises(
+        ConfigurationError, match=r"column 'a' holds a category that neither the model file .* in row 1 "
+    ):
+        read_pool(tmp_path / name, rules, target_column=None, missing=-999.0)
+
+
+def test_words_of_the_model_file_are_read_as_words(tmp_path: Path) -> None:
+    """Given training categories in a model file that features.toml does not list, then the pool's words become their codes."""
+    rules = read_features(
+        '[a]\ntype = "category"\nmutability = "mutable"\n', ("a",), words=(("NA", "10"),), is_category=(True,)
+    )
+    path = tmp_path / "pool.csv"
+    path.write_text('a\n10\nNA\n""\n')
+    rows = read_pool(path, rules, target_column=None).rows[:, 0]
+    assert rows[:2].tolist() == [1, 0]
+    assert np.isnan(rows[2])
+
+
+def test_every_missing_cell_is_one_nan(tmp_path: Path) -> None:
+    """Given NaN of several bit patterns in Parquet, then the rows hold one of them."""
+    bits = np.array([0x7FF8000000000000, 0xFFF8000000000001, 0x7FF8DEADBEEF0000], np.uint64)
+    write_table(tmp_path / "pool.parquet", pa.table({"a": pa.array(bits.view(np.float64))}))
+    rows = read_pool(tmp_path / "pool.parquet", rules_of(a=None), target_column=None).rows
+    assert rows.tobytes() == np.full(3, np.nan).tobytes()
+
+
 def test_numbers_keep_every_bit(tmp_path: Path) -> None:
     """Given decimals of doubles, a CSV gives back the doubles."""
     values = np.random.default_rng(2).normal(size=500) * 10.0 ** np.arange(-250, 250)
@@ -98,7 +150,7 @@ def test_words_that_features_toml_lacks_are_named(tmp_path: Path) -> None:
     """Given words that have no code, the error counts them, says where the first is, and repeats none."""
     path = tmp_path / "pool.csv"
     path.write_text("b\ncar\nboat\nplane\n")
-    with pytest.raises(ConfigurationError, match=r"column 'b' holds 2 words .* first in row 1 ") as refused:
+    with pytest.raises(ConfigurationError, match=r"column 'b' holds 2 categories .* first in row 1 ") as refused:
         read_pool(path, rules_of(b=["car"]), target_column=None)
     assert "boat" not in str(refused.value)
 

@@ -33,11 +33,20 @@ class Recipe:
     whole: bool  # values are whole numbers, so many are equal
     constant: bool  # the last column holds one value only
     signal: bool  # False: the target is chance, and with a strong penalty many trees are one leaf
+    categories: int = 0  # how many of the columns, from the first on, hold codes of categories
+    cardinality: int = 5  # of each of those
+    zeros: float = 0.0  # share of the cells that are zero
+    sentinel: float | None = None  # stands for missing where XGBoost is told so
 
     @property
     def names(self) -> list[str]:
         """Names of the features."""
         return [f"f{i}" for i in range(self.features)]
+
+    @property
+    def types(self) -> list[str]:
+        """Feature types as XGBoost calls them."""
+        return ["c" if i < self.categories else "q" for i in range(self.features)]
 
     def data(self) -> tuple[Rows, npt.NDArray[np.int64]]:
         """Rows and a target of both classes."""
@@ -45,11 +54,16 @@ class Recipe:
         rows = rng.normal(size=(self.rows, self.features)) * 10.0 ** rng.integers(-3, 6, self.features)
         if self.whole:
             rows = np.round(rows)
+        if self.categories:
+            rows[:, : self.categories] = rng.integers(0, self.cardinality, (self.rows, self.categories))
         if self.constant:
             rows[:, -1] = 7.0
         noise = rng.normal(size=self.rows)
-        score = rows[:, 0] / (np.abs(rows[:, 0]).max() + 1) + 0.3 * noise if self.signal else noise
-        rows[rng.random(rows.shape) < self.missing] = np.nan
+        first = np.sin(rows[:, 0] * 2) if self.categories else rows[:, 0]
+        score = first / (np.abs(first).max() + 1) + 0.3 * noise if self.signal else noise
+        if self.zeros:
+            rows[rng.random(rows.shape) < self.zeros] = 0.0
+        rows[rng.random(rows.shape) < self.missing] = np.nan if self.sentinel is None else self.sentinel
         target = (score > 0).astype(np.int64)
         target[:2] = 0, 1
         return rows, target
@@ -71,28 +85,44 @@ recipes = st.builds(
 USUAL = Recipe(seed=1, rows=400, features=4, trees=20, depth=3, missing=0.1, whole=False, constant=False, signal=True)
 
 
+def xgboost_matrix(rows: Rows, recipe: Recipe, target: npt.NDArray[Any] | None = None) -> xgb.DMatrix:
+    """The rows as XGBoost is given them for training and for scoring."""
+    return xgb.DMatrix(
+        rows,
+        target,
+        feature_names=recipe.names,
+        feature_types=recipe.types,
+        enable_categorical=True,
+        missing=np.nan if recipe.sentinel is None else recipe.sentinel,
+        nthread=1,
+    )
+
+
 def xgboost_model(recipe: Recipe, **parameters: Any) -> xgb.Booster:
     rows, target = recipe.data()
     settings = {"objective": "binary:logistic", "max_depth": recipe.depth, "nthread": 1, "seed": 0, "verbosity": 0}
-    matrix = xgb.DMatrix(rows, target, feature_names=recipe.names, nthread=1)
-    return xgb.train({**settings, **parameters}, matrix, recipe.trees)
+    return xgb.train({**settings, **parameters}, xgboost_matrix(rows, recipe, target), recipe.trees)
 
 
 def lightgbm_model(recipe: Recipe, **parameters: Any) -> lgb.Booster:
     rows, target = recipe.data()
     settings = {"objective": "binary", "max_depth": recipe.depth, "num_leaves": 2**recipe.depth, "verbose": -1}
     settings |= {"num_threads": 1, "deterministic": True, "min_data_in_leaf": 2, "min_data_in_bin": 1}
-    data = lgb.Dataset(rows, target, feature_name=recipe.names)
+    categories = list(range(recipe.categories))
+    data = lgb.Dataset(rows, target, feature_name=recipe.names, categorical_feature=categories)
     return lgb.train({**settings, **parameters}, data, recipe.trees)
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """What the library itself says of rows. `trees` limits how many are used."""
+    """What the library itself says of rows. `trees` limits how many are used; an iteration may grow `parallel` of them."""
 
     booster: Any
     names: list[str]
     trees: int
+    types: list[str] | None = None
+    missing: float | None = None
+    parallel: int = 1
 
     def ask(self, rows: Rows, what: Literal["margin", "probability", "leaf"]) -> npt.NDArray[Any]:
         """What `predict` gives for these rows."""
@@ -101,8 +131,15 @@ class Owner:
             return np.asarray(
                 self.booster.predict(rows, num_iteration=self.trees, raw_score=raw, pred_leaf=leaf, num_threads=1)
             )
-        matrix = xgb.DMatrix(rows, feature_names=self.names, nthread=1)
-        used = (0, self.trees)
+        matrix = xgb.DMatrix(
+            rows,
+            feature_names=self.names,
+            feature_types=self.types,
+            enable_categorical=True,
+            missing=np.nan if self.missing is None else self.missing,
+            nthread=1,
+        )
+        used = (0, self.trees // self.parallel)
         return np.asarray(self.booster.predict(matrix, output_margin=raw, pred_leaf=leaf, iteration_range=used))
 
     def leaves(self, rows: Rows) -> npt.NDArray[np.int64]:
@@ -110,14 +147,21 @@ class Owner:
         return self.ask(rows, "leaf").astype(np.int64).reshape(len(rows), self.trees)
 
 
-def forest_of(booster: Any) -> Forest:
+def forest_of(booster: Any, *, missing: float | None = None) -> Forest:
     if isinstance(booster, lgb.Booster):
         return read_lightgbm(booster.model_to_string(), trees=None)
-    return read_xgboost(bytes(booster.save_raw("json")), ubj=False, trees=None)
+    return read_xgboost(bytes(booster.save_raw("json")), ubj=False, trees=None, missing=missing)
 
 
 def owner_of(booster: Any, forest: Forest) -> Owner:
-    return Owner(booster, list(forest.features), forest.trees)
+    parallel = 1 if isinstance(booster, lgb.Booster) else forest.trees // booster.num_boosted_rounds()
+    types = ["c" if category else "q" for category in forest.is_category]
+    return Owner(booster, list(forest.features), forest.trees, types, forest.missing, parallel)
+
+
+CODES_ASKED = 70
+# Codes that no training saw, that are none, and that float32 or an int32 cannot hold.
+STRANGE_CODES = (-1.0, -0.5, 0.5, 3.7, 31.0, 32.0, 2.0**24, 2.0**24 + 1, 2.0**31, -(2.0**31) - 1, 1e30, -1e30, np.nan)
 
 
 def probes(forest: Forest, rows: Rows) -> Rows:
@@ -146,6 +190,12 @@ def probes(forest: Forest, rows: Rows) -> Rows:
             around = [on, np.nextafter(on, -inf), np.nextafter(on, inf), np.nextafter(on.astype(float), -np.inf)]
         values = np.concatenate([*(a.astype(np.float64) for a in around), extremes])
         values = values[~np.isinf(values)]
+        if forest.is_category[feature]:
+            values = np.array([*range(CODES_ASKED), *STRANGE_CODES])
+        if forest.missing is not None:
+            beside = [np.nextafter(forest.missing, end) for end in (-np.inf, np.inf)]
+            beside += [float(np.nextafter(np.float32(forest.missing), np.float32(end))) for end in (-np.inf, np.inf)]
+            values = np.concatenate([values, [forest.missing, *beside]])
         probe = np.repeat(rows[:1], len(values), axis=0)
         probe[:, feature] = values
         made.append(probe)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from stream.errors import CorruptionError
 from stream.forest.ledger import LeafUnits, exact_sums, in_units, leaf_units
-from stream.forest.trees import SavedNode, plant
+from stream.forest.trees import Kind, SavedNode, plant
 from stream.forest.walk import leaf_slots, margins
 from tests.forest.models import USUAL, forest_of, lightgbm_model, xgboost_model
 
@@ -58,15 +58,17 @@ def test_native_margins_are_whole_numbers_of_units(model: Any) -> None:
 )
 def test_any_finite_leaves_have_an_exact_unit(weights: list[float], base: float) -> None:
     """Given leaves from subnormal to the largest double, integers hold them; int64 only where no sum can overflow."""
-    forest = plant(
-        [[SavedNode(number=0, value=weight)] for weight in weights],
+    kind = Kind(
         library="lightgbm",
         library_version="",
         objective="binary",
+        link_line="binary sigmoid:1",
         features=("a",),
+        is_category=(False,),
+        words=(None,),
         base_margin=base,
-        sigmoid=1.0,
     )
+    forest = plant([[SavedNode(number=0, value=weight)] for weight in weights], kind)
     units = leaf_units(forest)
     slots = np.arange(len(weights), dtype=np.int32)[None]
     assert fraction(units, exact_sums(units, slots)[0]) == sum(map(Fraction, weights), Fraction(base))

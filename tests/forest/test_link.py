@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream.errors import InvalidDecision
-from stream.forest.link import Approve, Link, XgboostLogistic, link_of
+from stream.errors import InvalidDecision, ModelRefused
+from stream.forest.cutoffs import Approve
+from stream.forest.link import Link, check_predictions, link_of
 from stream.forest.trees import Floats, Forest
 from stream.forest.walk import leaf_slots, margins
+from stream.forest.xgboost_link import XgboostLink
 from tests.forest.models import USUAL, forest_of, lightgbm_model, owner_of, probes, xgboost_model
 
 MODELS = [(xgboost_model, {}), (lightgbm_model, {}), (lightgbm_model, {"sigmoid": 0.37})]
@@ -34,7 +36,7 @@ def test_probabilities_are_the_library_s(model: Any, parameters: dict[str, Any])
 
 def test_the_compiled_link_of_xgboost_is_the_booster_s_on_a_hundred_thousand_margins() -> None:
     """Given margins of any size, the formula gives the bits of a booster with that base margin."""
-    link = XgboostLogistic("binary:logistic")
+    link = XgboostLink("binary:logistic")
     anything = np.random.default_rng(5).integers(0, 2**32, 120_000, dtype=np.uint32).view(np.float32)
     asked = anything[np.isfinite(anything)]
     assert link.probabilities(asked).tobytes() == link.owner.probabilities(asked).tobytes()
@@ -42,7 +44,7 @@ def test_the_compiled_link_of_xgboost_is_the_booster_s_on_a_hundred_thousand_mar
 
 def test_where_the_formula_fails_its_proof_the_booster_serves() -> None:
     """Given a machine whose exp differs from XGBoost's, the link answers by the booster, in the same bits."""
-    link = XgboostLogistic("binary:logistic")
+    link = XgboostLink("binary:logistic")
     asked = np.linspace(-9, 9, 100, dtype=np.float32)
     by_formula = link.probabilities(asked)
     link.compiled = False
@@ -137,8 +139,17 @@ def test_a_threshold_below_every_probability_is_refused_below_and_the_lowest_mar
 
 def test_the_cutoffs_remembered_are_bounded_and_right() -> None:
     """Given more thresholds than a link remembers, it forgets old ones and still answers alike."""
-    link: Link = XgboostLogistic("binary:logistic")
+    link: Link = XgboostLink("binary:logistic")
     first = link.cutoff(0.3, "margin", "above")
     for i in range(1000):
         link.cutoff(i / 7, "margin", "above")
     assert link.cutoff(0.3, "margin", "above") == first
+
+
+def test_a_model_that_could_predict_something_infinite_is_refused() -> None:
+    """Given counts whose exp(margin) no float32 holds for some row, the model is refused; one within reach of them is not."""
+    within = forest_of(xgboost_model(USUAL, objective="count:poisson", base_score=3000.0))
+    check_predictions(within, link_of(within))
+    beyond = forest_of(xgboost_model(USUAL, objective="count:poisson", base_score=3.3e38))
+    with pytest.raises(ModelRefused, match="count:poisson predicts something infinite"):
+        check_predictions(beyond, link_of(beyond))

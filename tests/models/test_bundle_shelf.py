@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 import redis
 
@@ -17,6 +18,7 @@ from stream.models import bundle_shelf
 from stream.models.bundle_shelf import BundleShelf, check_folder
 from stream.wire.clients import redis_client
 from stream.wire.leaf_cache import holds_bundle, publish_bundle
+from tests.bundle.test_kept_probes import put
 from tests.models.test_model_table import published
 from tests.service.lender import Lender, toy_lender
 
@@ -119,6 +121,24 @@ def test_another_bundle_at_the_uri_concerns_its_own_decisions_alone(
             shelf.model(swapped)
     with pytest.raises(ModelNotPublished, match="says that it is"):
         shelf.model(publication(toy, model_id="somebody-else"))
+
+
+def test_a_machine_that_computes_something_else_lets_the_decisions_of_that_model_wait(
+    toy: Lender, client: redis.Redis, tmp_path: Path
+) -> None:
+    """Given a bundle whose builder got another margin for a probe, when it is asked for, then it is not answered with and says why, no copy is kept aside as damaged, and another model is served."""
+    other = tmp_path / "other"
+    shutil.copytree(toy.bundle, other)
+    put(other, "margins", -np.load(other / "probes" / "margins.npy"))
+    record = publication(toy, bundle_uri=other.as_uri(), bundle_sha256=read_manifest(other)[1])
+    shelf = BundleShelf(tmp_path / "shelf", client, models_max=2)
+    for _ in range(2):
+        with pytest.raises(
+            ModelNotPublished, match=r"this machine .* gives another margin for \d+ of \d+ probes .*; then redrive"
+        ):
+            shelf.model(record)
+    assert not list((tmp_path / "shelf").glob("damaged-*"))
+    assert shelf.model(publication(toy)).identity["model_id"] == toy.name
 
 
 def test_an_open_bundle_under_another_name_is_refused_too(toy: Lender, client: redis.Redis, tmp_path: Path) -> None:

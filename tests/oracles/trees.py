@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from fractions import Fraction
+from math import nan
 from typing import Any
 
 import lightgbm as lgb
 import numpy as np
 
-Step = tuple[int, int, float, bool]  # node, feature, threshold, whether the way goes left
+Step = tuple[int, int, float, bool]  # node, feature, threshold (of a category: not one), whether the way goes left
 
 
 @dataclass(slots=True)
@@ -43,7 +44,8 @@ def _from_lightgbm(root: Any) -> Tree:
             leaf = node.get("leaf_index", 0)
             tree.value[leaf], tree.path[leaf] = Fraction(float(node["leaf_value"])), path
             continue
-        split = (node["split_index"], node["split_feature"], float(node["threshold"]))
+        is_category = node["decision_type"] == "=="  # what it lists stands in place of a threshold
+        split = (node["split_index"], node["split_feature"], nan if is_category else float(node["threshold"]))
         stack += [(node["left_child"], (*path, (*split, True))), (node["right_child"], (*path, (*split, False)))]
     return tree
 

@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import xgboost as xgb
 
-from stream.events import BundleIdentity, Decision, Value
+from stream.events import BundleIdentity, Decision, ThresholdScale, Value
+from stream.forest.trees import Kind
 from stream.recourse.answer import Answer, answer
 from stream.recourse.features import read_features
 from stream.recourse.leaf_matrix import build_leaf_matrix
@@ -127,7 +128,7 @@ class Lender:
 
     def features_of(self, row: npt.NDArray[np.float64]) -> dict[str, Value]:
         """A row as a decision says it."""
-        return {name: self.model.rules.value_of(j, float(row[j])) for j, name in enumerate(FEATURES)}
+        return {name: self.model.rules.value_of(j, float(row[j])) for j, name in enumerate(self.model.forest.features)}
 
     def decide(self, row: npt.NDArray[np.float64], **changes: Any) -> Decision:
         """A declined decision on this row."""
@@ -187,25 +188,31 @@ def lender(
     """Train a small model on made-up applicants and publish it. Cached: whoever exchanges a part makes a new lender."""
     pool, target = applicants(seed, rows)
     booster = _train(library, pool, target if approve == "above" else 1 - target, trees, depth)
+    return lender_of(booster, pool, approve)
+
+
+def lender_of(
+    booster: Any, pool: Rows, approve: Approve, *, threshold: float = 0.5, scale: ThresholdScale = "probability"
+) -> Lender:
+    """Publish a model of numbers that was trained on this pool."""
     forest = forest_of(booster)
     rules = read_features(RULES, FEATURES)
-    unfinished = Lender(
+    pool.setflags(write=False)
+    return Lender(
         model=published_model(
             identity=IDENTITY.copy(),
             forest=forest,
             rules=rules,
             policy=Policy(approve=approve, band_size=24),
             matrix=build_leaf_matrix(forest, pool, rules, approve, b"key of the tests"),
-            threshold=0.5,
-            threshold_scale="probability",
+            threshold=threshold,
+            threshold_scale=scale,
             audit_trees=True,
         ),
         owner=owner_of(booster, forest),
         pool=pool,
         trees=trees_of(booster),
     )
-    pool.setflags(write=False)
-    return unfinished
 
 
 LENDERS: list[tuple[Library, Approve]] = [
@@ -253,6 +260,21 @@ def _train(library: Library, pool: Rows, target: npt.NDArray[np.int64], trees: i
     settings = {"objective": "binary", "max_depth": depth, "num_leaves": 2**depth, "learning_rate": 0.3, "verbose": -1}
     settings |= {"num_threads": 1, "deterministic": True, "min_data_in_leaf": 5, "seed": 0}
     return lgb.train(settings, lgb.Dataset(pool, target, feature_name=list(FEATURES)), trees)
+
+
+def kind(library: Library, features: tuple[str, ...], **changes: Any) -> Kind:
+    """What a model file says of a forest that a test plants: features are numbers unless `words` or `is_category` say else."""
+    usual: dict[str, Any] = {
+        "library": library,
+        "library_version": "",
+        "objective": "binary:logistic" if library == "xgboost" else "binary",
+        "link_line": "binary:logistic" if library == "xgboost" else "binary sigmoid:1",
+        "features": features,
+        "is_category": (False,) * len(features),
+        "words": (None,) * len(features),
+        "base_margin": 0.0,
+    }
+    return Kind(**usual | changes)
 
 
 def as_json(value: Any) -> str:

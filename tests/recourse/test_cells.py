@@ -12,7 +12,7 @@ from stream.forest.walk import leaf_slots
 from stream.recourse.cells import Cells, cells_of
 from tests.forest.models import Recipe, forest_of, lightgbm_model, probes, recipes, xgboost_model
 from tests.oracles.landing import cell_of
-from tests.recourse.lenders import LENDERS, Approve, Library, lender
+from tests.recourse.lenders import LENDERS, Approve, Library, kind, lender
 
 SMALL = recipes.filter(lambda r: r.trees <= 7 and r.depth <= 4)
 
@@ -118,9 +118,7 @@ def test_nothing_lies_beyond_the_largest_number(library: Library) -> None:
         SavedNode(number=0, value=-1.0),
         SavedNode(number=1, value=1.0),
     ]
-    forest = plant(
-        [tree], library=library, library_version="", objective="", features=("a",), base_margin=0.0, sigmoid=1.0
-    )
+    forest = plant([tree], kind(library, ("a",)))
     cells = cells_of(forest)
     if library == "lightgbm":  # `<=`: every number there is goes left
         assert cells.smallest(0, 1) == np.inf

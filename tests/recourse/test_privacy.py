@@ -40,7 +40,7 @@ def tiers(model: PublishedModel, shop: Lender, row: Rows, scores: Rows) -> bytes
     cells, mutability = model.cells.of(row[None])[0], model.rules.mutabilities({})
     reach = reach_of(model.rules, model.matrix, model.landings, row=row, cells=cells, mutability=mutability)
     first = len(model.matrix) - len(scores)
-    splits = SplitRows(model.forest)
+    splits = SplitRows(model.forest, model.rules)
     out: list[Any] = []
     for target in targets_of(model.forest, reach, scores, first=first, cutoff=scored.cutoff, sign=shop.sign):
         audited = tier_of(model, scored, reach, target, splits)

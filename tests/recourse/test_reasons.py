@@ -16,7 +16,7 @@ from stream.recourse.features import read_features
 from stream.recourse.reasons import REASONS_MAX, principal_reasons
 from stream.recourse.table import FeatureShare, by_feature
 from tests.oracles.shortfall import shortfall
-from tests.recourse.lenders import FEATURES, LENDERS, RULES, Approve, Lender, Library, Rows, lender
+from tests.recourse.lenders import FEATURES, LENDERS, RULES, Approve, Lender, Library, Rows, kind, lender
 
 PAIRS = pytest.mark.parametrize(("library", "approve"), LENDERS)
 CODES = {"income": "R1", "age": "R2", "debts": "R3", "balance": "R3"}  # of the others, the name
@@ -122,10 +122,7 @@ def test_the_split_that_adds_most_to_a_features_side_binds() -> None:
         SavedNode(number=1, value=0.0),
         SavedNode(number=2, value=1.0),
     ]
-    forest = plant(
-        [splits, splits], library="lightgbm", library_version="", objective="", features=("income",), base_margin=0.0,
-        sigmoid=1.0,
-    )  # fmt: skip
+    forest = plant([splits, splits], kind("lightgbm", ("income",)))
     first, inner, second = 0, 2, 5  # the root of one tree, its other split, and the root of the other tree
     found = by_feature(forest, [(0, first, 5), (0, inner, -9), (1, second, -3)])
     assert found == {0: FeatureShare(contribution=-7, trees=2, binding_node=inner)}
@@ -161,8 +158,8 @@ def reasons_for(shares: dict[str, int], row: list[float], sign: int = 1) -> list
             ]
             for j in range(len(FEATURES))
         ],
-        library="xgboost", library_version="", objective="", features=FEATURES, base_margin=0.0, sigmoid=1.0,
-    )  # fmt: skip
+        kind("xgboost", FEATURES),
+    )
     of = {
         FEATURES.index(name): FeatureShare(contribution=amount, trees=1, binding_node=3 * FEATURES.index(name))
         for name, amount in shares.items()

@@ -12,14 +12,16 @@ from hypothesis import strategies as st
 from stream.events import AuditRecord
 from stream.forest.trees import SavedNode, plant
 from stream.recourse.answer import Answer, answer
-from stream.recourse.features import read_features
+from stream.recourse.features import read_features, rules_for
 from stream.recourse.leaf_matrix import build_leaf_matrix
 from stream.recourse.model import published_model
 from stream.recourse.policy import Policy
 from stream.recourse.size import largest_record
 from stream.wire.avro_records import encode
 from stream.wire.decisions import decision_dict
-from tests.recourse.lenders import FEATURES, IDENTITY, LENDERS, RULES, Approve, Lender, Library, lender
+from tests.recourse.category_lenders import RULES as CATEGORY_RULES
+from tests.recourse.category_lenders import category_lender
+from tests.recourse.lenders import FEATURES, IDENTITY, LENDERS, RULES, Approve, Lender, Library, kind, lender
 
 PAIRS = pytest.mark.parametrize(("library", "approve"), LENDERS)
 
@@ -89,6 +91,65 @@ def test_no_record_is_larger_than_the_bound(
 
 
 @PAIRS
+@settings(max_examples=6)
+@given(place=st.integers(0, 599), long=st.integers(0, 300), audit_trees=st.booleans(), nothing=st.booleans())
+def test_no_record_with_categories_is_larger_than_the_bound(
+    library: Library,
+    approve: Approve,
+    place: int,
+    long: int,
+    audit_trees: bool,  # noqa: FBT001  (hypothesis gives it by name)
+    nothing: bool,  # noqa: FBT001
+) -> None:
+    """Given a model with categories, and words of any length for them, its record stays within the bound, lists of categories included."""
+    shop = category_lender(library, approve)
+    text = CATEGORY_RULES.replace('"furniture"', f'"{"é" * long}furniture"')
+    codes = ", ".join(f'"region {k} {"r" * long}"' for k in range(50))
+    text = text.replace('[region]\ntype = "category"', f'[region]\ntype = "category"\ncategories = [{codes}]')
+    shop = shop.with_model(
+        rules=rules_for(shop.model.forest, text if long else CATEGORY_RULES), audit_trees=audit_trees
+    )
+    features = shop.features_of(shop.pool[place]) | ({"purpose": None, "year": None} if nothing else {})
+    decision = shop.decide(shop.pool[place], features=features)
+    written = encode("AuditRecord", record(answer(decision, shop.model)))
+    assert len(written) <= bound(shop, len(encode("Decision", decision_dict(decision))))
+
+
+def test_the_bound_holds_where_every_split_lists_much() -> None:
+    """Given a model whose every split lists hundreds of codes, records with each of them fill much of the bound and stay within it."""
+    rng = np.random.default_rng(0)
+    lists = [frozenset(rng.choice(2000, 900, replace=False).tolist()) for _ in range(60)]
+    trees = [
+        [
+            SavedNode(number=0, feature=0, value=0.0, left=1, right=2, categories=listed),
+            SavedNode(number=0, value=-0.1 - t),
+            SavedNode(number=1, value=0.1 + t),
+        ]
+        for t, listed in enumerate(lists)
+    ]
+    forest = plant(trees, kind("xgboost", ("a",), is_category=(True,)))
+    rules = rules_for(forest, '[a]\ntype = "category"\nmutability = "mutable"\n')
+    pool = np.array([[3000.0]] * 5 + [[float(code)] for code in range(2000)])
+    matrix = build_leaf_matrix(forest, pool, rules, "above", b"key")
+    model = published_model(
+        identity=IDENTITY, forest=forest, rules=rules, policy=Policy(), matrix=matrix, threshold=float(matrix.margins[-9]),
+        threshold_scale="margin", audit_trees=True,
+    )  # fmt: skip
+    decision = dataclasses.replace(
+        lender("lightgbm").decide(np.zeros(len(FEATURES))), features={"a": 3000.0}, disclosures={}
+    )
+    largest = largest_record(
+        forest,
+        model.units,
+        rules,
+        band_size=model.policy.band_size,
+        decision_bytes=len(encode("Decision", decision_dict(decision))),
+    )
+    size = len(encode("AuditRecord", record(answer(decision, model))))
+    assert largest.with_trees / 3 < size <= largest.with_trees
+
+
+@PAIRS
 def test_the_bound_is_not_idle(library: Library, approve: Approve) -> None:
     """Given an ordinary model, the bound is within an order of magnitude of real records, or it would drop detail for nothing."""
     shop = lender(library, approve)
@@ -109,10 +170,7 @@ def test_the_bound_holds_where_every_tree_and_feature_counts() -> None:
         ]
         for t in range(400)
     ]
-    forest = plant(
-        trees, library="lightgbm", library_version="4.7.0", objective="binary", features=names, base_margin=0.0,
-        sigmoid=1.0,
-    )  # fmt: skip
+    forest = plant(trees, kind("lightgbm", names))
     rules = read_features("".join(f'["{n}"]\ntype = "number"\nmutability = "mutable"\n' for n in names), names)
     pool = np.repeat([[-1.0], [1.0]], 30, axis=0) * np.ones(len(names))
     matrix = build_leaf_matrix(forest, pool, rules, "above", b"key")

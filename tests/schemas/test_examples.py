@@ -10,10 +10,10 @@ import pytest
 from stream import errors
 from stream.errors import CorruptionError, PoisonError
 from stream.recourse.audit import verify
-from stream.wire.avro_records import decode, encode
+from stream.wire.avro_records import decode, encode, reader_between, writer_of
 from stream.wire.decisions import decision_dict, read_decision
-from stream.wire.schema_files import RECORDS, RecordName, current_schemas
-from tests.schemas.example_files import bad_examples, good_examples, read_bad, read_good, with_bytes
+from stream.wire.schema_files import RECORDS, RecordName, current_schemas, published_schemas
+from tests.schemas.example_files import EXAMPLES, bad_examples, good_examples, read_bad, read_good, with_bytes
 
 OUTPUTS = [record for record in RECORDS if record != "Decision"]
 GOOD = [(record, path) for record in RECORDS for path in good_examples(record)]
@@ -50,6 +50,14 @@ def test_a_good_record_goes_to_its_bytes_and_back(record: RecordName, path: Path
     value = read_good(record, path)
     assert encode(record, value) == _framed(path)
     assert decode(_framed(path)) == (record, value)
+
+
+@pytest.mark.parametrize("record", ["AuditRecord", "Recommendation"])
+def test_what_an_older_schema_wrote_keeps_its_hash(record: RecordName) -> None:
+    """Given a record written before a schema grew, when it is read by the schema of today, then it is the same JSON, so its hash still fits."""
+    value = read_good(record, EXAMPLES / record / "ok.json")
+    for version in published_schemas(record):
+        assert reader_between(version, current_schemas()[record])(writer_of(version)(value), 0) == value
 
 
 @pytest.mark.parametrize("path", good_examples("AuditRecord"), ids=_name)

@@ -18,6 +18,7 @@ from stream.notify.view import Creditor, Recipient, view_of
 from stream.recourse.answer import Answer, answer
 from stream.wire.avro_records import encode
 from stream.wire.schema_files import RecordName, current_schemas
+from tests.recourse.category_lenders import category_lender
 from tests.recourse.lenders import lender
 from tests.schemas.example_files import EXAMPLES, read_good
 from tests.wire.varints import varint
@@ -204,6 +205,8 @@ def _answers() -> Iterator[tuple[str, Answer, Mapping[str, Any]]]:
     frozen = dict.fromkeys(small.model.forest.features, "immutable")
     stuck = small.decide(first, decision_id="d-4714", policy_overrides=frozen)
     yield "no_feasible_recourse", answer(stuck, small.model), live
+    worded = category_lender("xgboost", trees=4)
+    yield "categories", answer(worded.decide(worded.declined(1)[0], decision_id="d-4715"), worded.model), live
     below = lender("lightgbm", "below", trees=5, depth=2)
     untimed = below.decide(below.declined(1)[0], decision_id="row-0", event_time_ms=None, disclosures={})
     yield "approve_below_offline", answer(untimed, below.model), offline
@@ -263,12 +266,6 @@ def _bad_json_decisions() -> Iterator[tuple[RecordName, str, str, str, str]]:
             "InvalidDecision",
             "not a word of it",
             changed('{"decision_id', '{"decline_basis": "mood", "decision_id'),
-        ),
-        (
-            "probability_past_one",
-            "InvalidDecision",
-            "0 to 1",
-            changed('{"decision_id', '{"probability": 1.5, "decision_id'),
         ),
         ("features_a_list", "InvalidDecision", "an object", changed('{"duration": 24}', "[24]")),
         (

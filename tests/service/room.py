@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 import redis
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
@@ -35,6 +36,7 @@ FAULTY: Final = "tests.service.faulty_worker"
 WAIT_S: Final = 60.0
 LOOK_AGAIN_S: Final = 0.05
 STOP_S: Final = 40.0
+LAST_WORDS: Final = 1_500  # characters of a log that a failed wait shows
 
 
 class WorkerProcess:
@@ -238,14 +240,29 @@ class Room:
             self._asks.close()
 
     def until_done(self, timeout_s: float = WAIT_S) -> None:
-        """Wait until every decision is committed."""
+        """Wait until every decision is committed; where that does not come, fail with what the group and workers say."""
+        deadline = time.monotonic() + timeout_s
+        while (state := self._state()) != "lag 0":
+            if time.monotonic() > deadline or not any(one.alive for one in self.workers):
+                pytest.fail(
+                    f"group {self.settings.group} is not done within {timeout_s:g} s: {state}\n{self._last_words()}"
+                )
+            time.sleep(LOOK_AGAIN_S)
 
-        def done() -> bool:
-            with contextlib.suppress(KafkaException):  # a broker that was down may still be loading the group
-                return self.lag() == 0
-            return False
+    def _state(self) -> str:
+        """How far the group is, or why that is not known: a broker that was down may still be loading the group."""
+        try:
+            return f"lag {self.lag()}"
+        except KafkaException as unknown:
+            return str(unknown)
 
-        wait_until(done, timeout_s=timeout_s, what=f"lag 0 of group {self.settings.group}")
+    def _last_words(self) -> str:
+        """The last events of each worker."""
+        said = [
+            f"{one.log.name} ({'runs' if one.alive else 'ended'}): {one.log.read_text(errors='replace')[-LAST_WORDS:]}"
+            for one in self.workers
+        ]
+        return "\n".join(said)
 
 
 @contextmanager

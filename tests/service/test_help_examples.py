@@ -109,6 +109,7 @@ def furnish(here: Room, start: Path, lender: Lender) -> None:
     table.to_csv(start / "training.csv", index=False)
     with gzip.open(start / "training.csv.gz", "wt") as packed:
         table.to_csv(packed, index=False)
+    table.assign(score=lender.probabilities).to_csv(start / "scored.csv", index=False)
     table.drop(columns="outcome").head(60).to_csv(start / "applications.csv", index=False)
     (start / "decisions.jsonl").write_bytes(b"\n".join(orjson.dumps(lender.decision(row)) for row in range(40)))
     assert (

@@ -34,7 +34,8 @@ def _shaped(node: Any, value: Any, named: Mapping[str, Mapping[str, Any]]) -> An
     node = named.get(node, {"type": node}) if isinstance(node, str) else node
     match node.get("coachType") or node.get("logicalType") or node["type"]:
         case "record":
-            return {field["name"]: _shaped(field["type"], value[field["name"]], named) for field in node["fields"]}
+            whole = {field["name"]: field.get("default") for field in node["fields"]} | value
+            return {field["name"]: _shaped(field["type"], whole[field["name"]], named) for field in node["fields"]}
         case "array":
             return [_shaped(node["items"], item, named) for item in value]
         case "map":

@@ -41,7 +41,9 @@ def _node(node: Any, named: dict[str, Mapping[str, Any]]) -> st.SearchStrategy[A
 def _complex(kind: str, node: Mapping[str, Any], named: dict[str, Mapping[str, Any]]) -> st.SearchStrategy[Any]:
     match kind:
         case "record":
-            return st.fixed_dictionaries({field["name"]: _node(field["type"], named) for field in node["fields"]})
+            absent = {field["name"]: field["default"] for field in node["fields"] if field.get("coachAbsent")}
+            fields = st.fixed_dictionaries({field["name"]: _node(field["type"], named) for field in node["fields"]})
+            return fields.map(lambda value: {k: v for k, v in value.items() if k not in absent or v != absent[k]})
         case "enum":
             return st.sampled_from(node["symbols"])
         case "array":

@@ -134,8 +134,6 @@ def test_a_missing_required_field_is_named(name: str, change: str) -> None:
         ("margin", True, InvalidDecision),
         ("margin", 2**53 + 1, InvalidDecision),
         ("margin", 10**400, InvalidDecision),
-        ("probability", 1.0000001, InvalidDecision),
-        ("probability", -0.1, InvalidDecision),
         ("threshold", [0.5], InvalidDecision),
         ("subject_ref", 7, InvalidDecision),
         ("product", {"a": SECRET}, InvalidDecision),

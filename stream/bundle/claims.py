@@ -1,0 +1,165 @@
+"""What the lender's own scorer gave for each row of the pool, held against the model: the two must be one model.
+
+A model file does not say everything: which trees its scorer uses, or what it takes for missing. Claims do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from stream.bundle.owner import XgboostOwner
+from stream.bundle.pool import Pool
+from stream.errors import ClaimsDiffer, ConfigurationError
+from stream.events import ThresholdScale
+from stream.forest.link import link_of
+from stream.forest.trees import Bools, Floats, Forest, TreesUsed
+from stream.forest.walk import margins_of
+
+USUAL_SENTINELS: Final = (-999.0, -9999.0, -99.0, -9.0, -1.0, 0.0, 99.0, 999.0, 9999.0, 99999.0)
+DIGITS_MAX: Final = 17  # of a double; claims with fewer are looked at as rounded ones
+
+Claims = npt.NDArray[np.float64]
+Reading = Callable[[TreesUsed], Forest]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimReport:
+    """What was compared, all of it equal."""
+
+    column: str
+    scale: ThresholdScale
+    rows: int  # with a claim; an empty cell makes none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimColumn:
+    """Which column of the pool holds claims, and of what."""
+
+    name: str
+    scale: ThresholdScale
+
+
+def trees_meant(forests: Mapping[TreesUsed, Forest], pool: Pool, column: ClaimColumn) -> TreesUsed:
+    """Of two readings of one file, the one that the claims were made with.
+
+    Raises: ClaimsDiffer where none reproduces all of them, or both do.
+    """
+    claims = _claims(pool, column)
+    same = {trees: _equal(forest, pool, claims, column.scale) for trees, forest in forests.items()}
+    meant = [trees for trees, equal in same.items() if equal.all()]
+    if len(meant) == 1:
+        return meant[0]
+    counts = " and ".join(f"--trees {trees} {equal.sum():,}" for trees, equal in same.items())
+    why = "both readings" if meant else "neither reading"
+    message = (
+        f"the claims of column {column.name!r} do not tell which trees were meant, for {why} of the file reproduces all of "
+        f"them: of {len(claims):,} rows with a claim, {counts}; say --trees, or give the scores of the model itself"
+    )
+    raise ClaimsDiffer(message)
+
+
+def check_claims(
+    forest: Forest, model: bytes, pool: Pool, column: ClaimColumn, other_trees: Mapping[TreesUsed, Forest]
+) -> ClaimReport:
+    """Compare every claim, cast to the library's dtype, with what the model gives.
+
+    `other_trees`: the file read with the trees that were not chosen, where it leaves a choice.
+    Raises: ClaimsDiffer that names the first row, says both numbers, and which other reading fits, if one does;
+    ConfigurationError where there is no claim.
+    """
+    claims = _claims(pool, column)
+    equal = _equal(forest, pool, claims, column.scale)
+    if not equal.all():
+        place = int(np.flatnonzero(~equal)[0])
+        row = int(np.flatnonzero(_has_claim(pool))[place])
+        scores = _scores(forest, pool, column.scale)
+        message = (
+            f"the claims of column {column.name!r} are not what the model gives: {(~equal).sum():,} of {len(claims):,} rows "
+            f"differ, first row {row} of the pool (from 0): {column.scale} {_cast(claims, scores)[place]!s} claimed, {scores[place]!s} by the model"
+            f"{_hint(forest, model, pool, column, other_trees)}"
+        )
+        raise ClaimsDiffer(message)
+    return ClaimReport(column=column.name, scale=column.scale, rows=len(claims))
+
+
+def _claims(pool: Pool, column: ClaimColumn) -> Claims:
+    """The claims that there are. Shape: (rows with a claim,)."""
+    has = _has_claim(pool)
+    if pool.claims is None or not has.any():
+        message = f"the pool's column {column.name!r}, which --claim-column names, is empty in every row"
+        raise ConfigurationError(message)
+    return pool.claims[has]
+
+
+def _has_claim(pool: Pool) -> Bools:
+    return np.zeros(len(pool.rows), np.bool_) if pool.claims is None else ~np.isnan(pool.claims)
+
+
+def _scores(forest: Forest, pool: Pool, scale: ThresholdScale) -> Floats:
+    margins = margins_of(forest, pool.rows[_has_claim(pool)])
+    return margins if scale == "margin" else link_of(forest).probabilities(margins)
+
+
+def _cast(claims: Claims, like: Floats) -> Floats:
+    with np.errstate(over="ignore"):
+        return claims.astype(like.dtype)
+
+
+def _equal(forest: Forest, pool: Pool, claims: Claims, scale: ThresholdScale) -> Bools:
+    return _same_bits(claims, _scores(forest, pool, scale))
+
+
+def _same_bits(claims: Claims, scores: Floats) -> Bools:
+    bits = np.uint32 if scores.dtype == np.float32 else np.uint64
+    same: Bools = _cast(claims, scores).view(bits) == scores.view(bits)
+    return same
+
+
+def _hint(
+    forest: Forest, model: bytes, pool: Pool, column: ClaimColumn, other_trees: Mapping[TreesUsed, Forest]
+) -> str:
+    """Which other plain reading of model and claims reproduces all of them."""
+    claims = _claims(pool, column)
+    for trees, other in other_trees.items():
+        if _equal(other, pool, claims, column.scale).all():
+            return f"; with --trees {trees} all of them are equal"
+    other_scale: ThresholdScale = "margin" if column.scale == "probability" else "probability"
+    if _equal(forest, pool, claims, other_scale).all():
+        return f"; they are all equal as --claim-scale {other_scale}"
+    if forest.library == "xgboost":
+        for missing in _sentinels(forest, pool):
+            if _equal(dataclasses.replace(forest, missing=missing), pool, claims, column.scale).all():
+                return f"; with --missing {missing:g} all of them are equal"
+        margins, predictions = XgboostOwner(forest, model).in_place(pool.rows[_has_claim(pool)])
+        if _same_bits(claims, margins if column.scale == "margin" else predictions).all():
+            return (
+                "; they are what inplace_predict (which XGBClassifier uses) gives: it rounds a DART model otherwise than "
+                "Booster.predict(DMatrix), which is what is reproduced here, so let the scorer use that one"
+            )
+    scores = _scores(forest, pool, column.scale).astype(np.float64)
+    digits = max(_decimals(claim) for claim in claims.tolist())
+    if digits < DIGITS_MAX and all(
+        round(a, digits) == b for a, b in zip(scores.tolist(), claims.tolist(), strict=True)
+    ):
+        return (
+            f"; they are all equal once ours are rounded to {digits} decimals: write the claims with all their digits"
+        )
+    return ""
+
+
+def _sentinels(forest: Forest, pool: Pool) -> list[float]:
+    """The usual numbers for missing that the pool holds, where none was told: telling one makes its cells NaN."""
+    return [] if forest.missing is not None else [number for number in USUAL_SENTINELS if (pool.rows == number).any()]
+
+
+def _decimals(claim: float) -> int:
+    """Digits after the point of the shortest text that gives this double back."""
+    mantissa, _, exponent = repr(claim).partition("e")
+    digits = len(mantissa.partition(".")[2].rstrip("0"))
+    return max(0, digits - int(exponent or 0))
