@@ -86,7 +86,7 @@ class NonFiniteFeature(InvalidDecision):
 
 
 class UnknownCategory(InvalidDecision):
-    """A word that features.toml does not list for this feature: the model never saw it."""
+    """A category that neither features.toml nor the model file lists for this feature: the model never saw it."""
 
 
 class OverrideRefused(InvalidDecision):

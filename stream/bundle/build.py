@@ -4,50 +4,44 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from stream.bundle.alignment import check_names
-from stream.bundle.claims import ClaimColumn, ClaimReport, check_claims, trees_meant
+from stream.bundle.build_inputs import BuildInputs, InputPaths, Progress, check_missing, read_inputs
+from stream.bundle.claims import ClaimColumn, ClaimReport, check_claims
 from stream.bundle.folders import made_whole, refuse_occupied
 from stream.bundle.kept_probes import PROBES
 from stream.bundle.manifest import (
-    FEATURES,
     FORMAT_VERSION,
     LEAF_MATRIX,
     MANIFEST,
-    MODEL_FILES,
-    POLICY,
     FileEntry,
     Manifest,
     digest_of,
     digest_of_file,
     encode_manifest,
 )
-from stream.bundle.pool import Pool, read_pool
+from stream.bundle.pool import Pool, check_range
 from stream.bundle.pool_rank import PoolRank, rank_pool
 from stream.bundle.probe import ProbeReport, probe
-from stream.bundle.read_model import Readings, read_every_way
+from stream.bundle.unsaid import Unsaid, unsaid
 from stream.errors import ConfigurationError, InvalidDecision
 from stream.events import ThresholdScale
 from stream.forest.ledger import leaf_units
 from stream.forest.link import Link, check_predictions, link_of
 from stream.forest.trees import Forest, TreesUsed
 from stream.forest.walk import margins_of
-from stream.recourse.features import FeatureRules, rules_for
+from stream.recourse.features import FeatureRules
 from stream.recourse.leaf_matrix import LeafMatrix, build_leaf_matrix
-from stream.recourse.policy import Policy, read_policy
+from stream.recourse.policy import Policy
 from stream.recourse.record import ENGINE_VERSION
 from stream.recourse.size import largest_record
-
-Progress: TypeAlias = Callable[[str, int, int], None]  # stage, done, total
 
 MODEL_ID: Final = "model"
 VERSION_DIGITS: Final = 12
@@ -66,9 +60,11 @@ class Built:
     probe: ProbeReport
     ignored_columns: tuple[str, ...]
     unlabelled: tuple[str, ...]  # features that a letter would call by their column's name
+    unproven_words: tuple[str, ...]  # features whose words features.toml alone gives, where no claims prove their order
     rank: PoolRank | None
     claims: ClaimReport | None
     trees_by_claims: bool  # whether it was the claims that told which trees were meant
+    unsaid: Unsaid  # what the lender may have forgotten to say; nothing where claims are equal
 
 
 def build_bundle(  # noqa: PLR0913 - one keyword per flag of `coach bundle build`
@@ -102,70 +98,33 @@ def build_bundle(  # noqa: PLR0913 - one keyword per flag of `coach bundle build
     owner library computes anything else than we do, ClaimsDiffer where the lender's own scores are others.
     """
     refuse_occupied(out_dir)
-    _check_arguments(missing, revision, model_id, model_version)
-    progress("reading the model", 0, 1)
+    check_missing(missing)
+    names = _names(model_id, model_version, revision)
     claims = None if claim_column is None else ClaimColumn(name=claim_column, scale=claim_scale)
-    readings = read_every_way(model_path, trees=trees, missing=missing, claimed=claims is not None)
-    features, policy_file = _read(features_path), _read(policy_path) if policy_path else b""
-    rules = _rules(readings.any_forest, _text(features, features_path))
-    policy = read_policy(_text(policy_file, policy_path))
-    progress("reading the pool", 0, 1)
-    pool = read_pool(pool_path, rules, target_column=target_column, claim_column=claim_column, missing=missing)
-    trees_by_claims = readings.chosen is None
-    forest, trees = _chosen(readings, pool, claims, trees)
+    paths = InputPaths(model=model_path, pool=pool_path, features=features_path, policy=policy_path)
+    given = read_inputs(paths, target_column, claims, missing=missing, trees=trees, progress=progress)
+    forest, pool, rules, policy = given.forest, given.pool, given.rules, given.policy
     link = link_of(forest)
     check_predictions(forest, link)
-    cutoff = _cutoff(link, threshold, threshold_scale, policy)
-    model = readings.model
+    check_range(forest, pool, paths.pool)
+    turn = _Turn(threshold, threshold_scale, _cutoff(link, threshold, threshold_scale, policy))
     report = probe(
         forest,
         link,
-        model,
+        given.model,
         pool.rows,
         declared=[len(codes or ()) for codes in rules.codes],
         progress=lambda done, total: progress("comparing", done, total),
     )
-    claimed = None if claims is None else check_claims(forest, model, pool, claims, readings.other_than(trees))
+    claimed = None if claims is None else check_claims(forest, given.model, pool, claims, given.other_trees)
     progress("building the leaf matrix", 0, 1)
-    key = reference_key or _own_reference_key(pool)
-    matrix = build_leaf_matrix(forest, pool.rows, rules, policy.approve, key)
-    audit_trees, audit_record_bytes = _audit_size(forest, rules, policy, record_bytes_max, decision_bytes_max)
+    matrix = build_leaf_matrix(forest, pool.rows, rules, policy.approve, reference_key or _own_reference_key(pool))
+    accepted = _accepted(matrix, turn.cutoff, policy, pool)
+    audit = _audit_size(forest, rules, policy, record_bytes_max, decision_bytes_max)
     with _told_of_the_disk(out_dir), made_whole(out_dir) as draft:
         progress("writing", 0, 1)
-        model_file = MODEL_FILES[model_path.suffix.lower()]
-        manifest: Manifest = {
-            "format_version": FORMAT_VERSION,
-            "engine_version": ENGINE_VERSION,
-            "model_id": model_id,
-            "model_version": model_version or digest_of(model)[:VERSION_DIGITS],
-            "revision": revision,
-            "library": forest.library,
-            "library_version": forest.library_version,
-            "objective": forest.objective,
-            "link": link.name,
-            "approve": policy.approve,
-            "threshold": threshold,
-            "threshold_scale": threshold_scale,
-            "cutoff_margin": cutoff,
-            "trees": trees,
-            "trees_used": forest.trees,
-            "missing": forest.missing,
-            "forest_sha256": forest.digest,
-            "features": [{"name": rule.name, "type": rule.type} for rule in rules.rules],
-            "pool": {
-                "rows": len(pool.rows),
-                "accepted": _accepted(matrix, cutoff, policy, pool),
-                "sha256": pool.sha256,
-            },
-            "probes": {"rows": len(report.kept), "library_version": report.library_version},
-            "audit_trees": audit_trees,
-            "audit_record_bytes_max": audit_record_bytes,
-            "files": _write(
-                draft,
-                {model_file: model, FEATURES: features, POLICY: policy_file},
-                {LEAF_MATRIX: matrix.arrays(), PROBES: report.kept.arrays()},
-            ),
-        }
+        files = _write(draft, given.files, {LEAF_MATRIX: matrix.arrays(), PROBES: report.kept.arrays()})
+        manifest = _manifest(given, names, link, turn, report, accepted, audit, files)
         content = encode_manifest(manifest)
         (draft / MANIFEST).write_bytes(content)
     progress("writing", 1, 1)
@@ -176,25 +135,84 @@ def build_bundle(  # noqa: PLR0913 - one keyword per flag of `coach bundle build
         probe=report,
         ignored_columns=pool.ignored,
         unlabelled=tuple(rule.name for rule in rules.rules if rule.label == rule.name),
+        unproven_words=_words_of_features_toml(forest, rules) if claims is None else (),
         claims=claimed,
-        trees_by_claims=trees_by_claims,
-        rank=None if target_column is None else rank_pool(target_column, pool.target, margins_of(forest, pool.rows)),
+        trees_by_claims=given.trees_by_claims,
+        unsaid=unsaid(forest, given.model, pool, rules) if claims is None else Unsaid(),
+        rank=None
+        if target_column is None
+        else rank_pool(target_column, pool.target, margins_of(forest, pool.rows), policy.approve),
     )
 
 
-def _chosen(
-    readings: Readings, pool: Pool, claims: ClaimColumn | None, trees: TreesUsed | None
-) -> tuple[Forest, TreesUsed | None]:
-    """The reading that was asked for, or the one that the claims were made with, and its choice of trees."""
-    if claims is None or readings.chosen is not None:
-        return readings.any_forest, trees
-    meant = trees_meant(readings.others, pool, claims)
-    return readings.others[meant], meant
+def _words_of_features_toml(forest: Forest, rules: FeatureRules) -> tuple[str, ...]:
+    said = zip(rules.rules, forest.words, strict=True)
+    return tuple(rule.name for rule, words in said if rule.categories is not None and words is None)
 
 
-def _rules(forest: Forest, features_toml: str) -> FeatureRules:
-    check_names(forest.features, features_toml)
-    return rules_for(forest, features_toml)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Names:
+    """How decisions and the models topic name the model."""
+
+    model: str
+    version: str | None  # by default made of the model file
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """Where the model's decision turns: as it was said, and as a margin."""
+
+    threshold: float
+    scale: ThresholdScale
+    cutoff: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Audit:
+    """Whether audit records carry per-tree detail, and the size in bytes that none exceeds."""
+
+    trees: bool
+    record_bytes_max: int
+
+
+def _manifest(
+    given: BuildInputs,
+    names: _Names,
+    link: Link,
+    turn: _Turn,
+    report: ProbeReport,
+    accepted: int,
+    audit: _Audit,
+    files: dict[str, FileEntry],
+) -> Manifest:
+    """Say what the bundle is."""
+    forest, pool = given.forest, given.pool
+    return {
+        "format_version": FORMAT_VERSION,
+        "engine_version": ENGINE_VERSION,
+        "model_id": names.model,
+        "model_version": names.version or digest_of(given.model)[:VERSION_DIGITS],
+        "revision": names.revision,
+        "library": forest.library,
+        "library_version": forest.library_version,
+        "objective": forest.objective,
+        "link": link.name,
+        "approve": given.policy.approve,
+        "threshold": turn.threshold,
+        "threshold_scale": turn.scale,
+        "cutoff_margin": turn.cutoff,
+        "trees": given.trees,
+        "trees_used": forest.trees,
+        "missing": forest.missing,
+        "forest_sha256": forest.digest,
+        "features": [{"name": rule.name, "type": rule.type} for rule in given.rules.rules],
+        "pool": {"rows": len(pool.rows), "accepted": accepted, "sha256": pool.sha256},
+        "probes": {"rows": len(report.kept), "library_version": report.library_version},
+        "audit_trees": audit.trees,
+        "audit_record_bytes_max": audit.record_bytes_max,
+        "files": files,
+    }
 
 
 @contextmanager
@@ -207,12 +225,7 @@ def _told_of_the_disk(out_dir: Path) -> Iterator[None]:
         raise ConfigurationError(message) from error
 
 
-def _check_arguments(missing: float | None, revision: int, model_id: str, model_version: str | None) -> None:
-    if missing is not None and not math.isfinite(missing):
-        message = (
-            f"--missing {missing:g}: give the finite number that stands for missing; NaN and empty cells always do"
-        )
-        raise ConfigurationError(message)
+def _names(model_id: str, model_version: str | None, revision: int) -> _Names:
     if revision < 1:
         message = f"--revision {revision} must be 1 or more"
         raise ConfigurationError(message)
@@ -220,27 +233,12 @@ def _check_arguments(missing: float | None, revision: int, model_id: str, model_
         if name is not None and (not name or "/" in name or not name.isprintable()):
             message = f"{flag} must be printable and without a slash, for it is part of a key on the models topic"
             raise ConfigurationError(message)
+    return _Names(model=model_id, version=model_version, revision=revision)
 
 
 def _own_reference_key(pool: Pool) -> bytes:
     """Derive a key that only holders of the pool can; not its published digest, which every audit record carries."""
     return hmac.digest(b"coach comparator reference", pool.rows.tobytes(), hashlib.sha256)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        message = f"{path} cannot be read: {error.strerror or error}"
-        raise ConfigurationError(message) from error
-
-
-def _text(content: bytes, path: Path | None) -> str:
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        message = f"{path} is not UTF-8 text"
-        raise ConfigurationError(message) from error
 
 
 def _cutoff(link: Link, threshold: float, scale: ThresholdScale, policy: Policy) -> float:
@@ -265,19 +263,16 @@ def _accepted(matrix: LeafMatrix, cutoff: float, policy: Policy, pool: Pool) -> 
 
 def _audit_size(
     forest: Forest, rules: FeatureRules, policy: Policy, record_bytes_max: int, decision_bytes_max: int
-) -> tuple[bool, int]:
-    """Whether audit records carry per-tree detail, and the size that none exceeds.
-
-    The rule: with detail if the largest possible record still fits the topic, else without, else no bundle.
-    """
+) -> _Audit:
+    """The rule: with detail if the largest possible record still fits the topic, else without, else no bundle."""
     value_bytes_max = record_bytes_max - RECORD_OVERHEAD_BYTES
     largest = largest_record(
         forest, leaf_units(forest), rules, band_size=policy.band_size, decision_bytes=decision_bytes_max
     )
     if largest.with_trees <= value_bytes_max:
-        return True, largest.with_trees
+        return _Audit(trees=True, record_bytes_max=largest.with_trees)
     if largest.without_trees <= value_bytes_max:
-        return False, largest.without_trees
+        return _Audit(trees=False, record_bytes_max=largest.without_trees)
     message = (
         f"an audit record could take {largest.without_trees + RECORD_OVERHEAD_BYTES} bytes even without per-tree detail, more than the "
         f"{record_bytes_max} of --record-bytes-max; raise it together with the audit topic's max.message.bytes"

@@ -6,7 +6,7 @@ A model file does not say everything: which trees its scorer uses, or what it ta
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream.bundle.owner import XgboostOwner
-from stream.bundle.pool import Pool
+from stream.bundle.pool import Pool, Rows
 from stream.errors import ClaimsDiffer, ConfigurationError
 from stream.events import ThresholdScale
 from stream.forest.link import link_of
@@ -24,8 +24,12 @@ from stream.forest.walk import margins_of
 USUAL_SENTINELS: Final = (-999.0, -9999.0, -99.0, -9.0, -1.0, 0.0, 99.0, 999.0, 9999.0, 99999.0)
 DIGITS_MAX: Final = 17  # of a double; claims with fewer are looked at as rounded ones
 
+NO_HINT: Final = (
+    "; no other reading that is tried here makes them equal, so compare the model file and the pool with those that the "
+    "scorer had"
+)
+
 Claims = npt.NDArray[np.float64]
-Reading = Callable[[TreesUsed], Forest]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +49,10 @@ class ClaimColumn:
     scale: ThresholdScale
 
 
-def trees_meant(forests: Mapping[TreesUsed, Forest], pool: Pool, column: ClaimColumn) -> TreesUsed:
+def trees_meant(forests: Mapping[TreesUsed, Forest], model: bytes, pool: Pool, column: ClaimColumn) -> TreesUsed:
     """Of two readings of one file, the one that the claims were made with.
 
-    Raises: ClaimsDiffer where none reproduces all of them, or both do.
+    Raises: ClaimsDiffer where none reproduces all of them, or both do; it says which other reading fits, if one does.
     """
     claims = _claims(pool, column)
     same = {trees: _equal(forest, pool, claims, column.scale) for trees, forest in forests.items()}
@@ -57,9 +61,14 @@ def trees_meant(forests: Mapping[TreesUsed, Forest], pool: Pool, column: ClaimCo
         return meant[0]
     counts = " and ".join(f"--trees {trees} {equal.sum():,}" for trees, equal in same.items())
     why = "both readings" if meant else "neither reading"
+    hint = (
+        ""
+        if meant
+        else _hint([_Other((f"--trees {trees}",), one) for trees, one in forests.items()], model, pool, column)
+    )
     message = (
         f"the claims of column {column.name!r} do not tell which trees were meant, for {why} of the file reproduces all of "
-        f"them: of {len(claims):,} rows with a claim, {counts}; say --trees, or give the scores of the model itself"
+        f"them: of {len(claims):,} rows with a claim, {counts}{hint or '; say --trees, or give the scores of the model itself'}"
     )
     raise ClaimsDiffer(message)
 
@@ -79,10 +88,11 @@ def check_claims(
         place = int(np.flatnonzero(~equal)[0])
         row = int(np.flatnonzero(_has_claim(pool))[place])
         scores = _scores(forest, pool, column.scale)
+        others = [_Other((f"--trees {trees}",), one) for trees, one in other_trees.items()]
         message = (
             f"the claims of column {column.name!r} are not what the model gives: {(~equal).sum():,} of {len(claims):,} rows "
             f"differ, first row {row} of the pool (from 0): {column.scale} {_cast(claims, scores)[place]!s} claimed, {scores[place]!s} by the model"
-            f"{_hint(forest, model, pool, column, other_trees)}"
+            f"{_hint([_Other((), forest), *others], model, pool, column) or NO_HINT}"
         )
         raise ClaimsDiffer(message)
     return ClaimReport(column=column.name, scale=column.scale, rows=len(claims))
@@ -102,7 +112,11 @@ def _has_claim(pool: Pool) -> Bools:
 
 
 def _scores(forest: Forest, pool: Pool, scale: ThresholdScale) -> Floats:
-    margins = margins_of(forest, pool.rows[_has_claim(pool)])
+    return _given(forest, pool.rows[_has_claim(pool)], scale)
+
+
+def _given(forest: Forest, rows: Rows, scale: ThresholdScale) -> Floats:
+    margins = margins_of(forest, rows)
     return margins if scale == "margin" else link_of(forest).probabilities(margins)
 
 
@@ -121,41 +135,71 @@ def _same_bits(claims: Claims, scores: Floats) -> Bools:
     return same
 
 
-def _hint(
-    forest: Forest, model: bytes, pool: Pool, column: ClaimColumn, other_trees: Mapping[TreesUsed, Forest]
-) -> str:
-    """Which other plain reading of model and claims reproduces all of them."""
-    claims = _claims(pool, column)
-    for trees, other in other_trees.items():
-        if _equal(other, pool, claims, column.scale).all():
-            return f"; with --trees {trees} all of them are equal"
+@dataclass(frozen=True, slots=True)
+class _Other:
+    """Another way to read the model file, and the flags that choose it."""
+
+    flags: tuple[str, ...]
+    forest: Forest
+
+
+def _hint(readings: Sequence[_Other], model: bytes, pool: Pool, column: ClaimColumn) -> str:
+    """Which reading of model and claims reproduces all of them, tried with each scale and each usual sentinel.
+
+    Most plausible first: other flags, then `inplace_predict` where it rounds otherwise, then claims that were rounded.
+    """
+    claims, rows = _claims(pool, column), pool.rows[_has_claim(pool)]
+    told = [
+        *readings,
+        *(
+            _Other((*one.flags, f"--missing {number:g}"), dataclasses.replace(one.forest, missing=number))
+            for one in readings
+            for number in _sentinels(one.forest, pool)
+        ),
+    ]
     other_scale: ThresholdScale = "margin" if column.scale == "probability" else "probability"
-    if _equal(forest, pool, claims, other_scale).all():
-        return f"; they are all equal as --claim-scale {other_scale}"
-    if forest.library == "xgboost":
-        for missing in _sentinels(forest, pool):
-            if _equal(dataclasses.replace(forest, missing=missing), pool, claims, column.scale).all():
-                return f"; with --missing {missing:g} all of them are equal"
-        margins, predictions = XgboostOwner(forest, model).in_place(pool.rows[_has_claim(pool)])
-        if _same_bits(claims, margins if column.scale == "margin" else predictions).all():
-            return (
-                "; they are what inplace_predict (which XGBClassifier uses) gives: it rounds a DART model otherwise than "
-                "Booster.predict(DMatrix), which is what is reproduced here, so let the scorer use that one"
-            )
-    scores = _scores(forest, pool, column.scale).astype(np.float64)
-    digits = max(_decimals(claim) for claim in claims.tolist())
-    if digits < DIGITS_MAX and all(
-        round(a, digits) == b for a, b in zip(scores.tolist(), claims.tolist(), strict=True)
-    ):
-        return (
-            f"; they are all equal once ours are rounded to {digits} decimals: write the claims with all their digits"
-        )
+    scales = ((column.scale, ()), (other_scale, (f"--claim-scale {other_scale}",)))
+    for how in (_exactly, _in_place, _rounded):
+        for scale, flag in scales:
+            for one in told:
+                fits = how(one.forest, model, rows, claims, scale)
+                if fits is not None:
+                    flags = " ".join((*one.flags, *flag))
+                    return f"; {f'with {flags} ' if flags else ''}{fits}"
     return ""
 
 
+def _exactly(forest: Forest, _model: bytes, rows: Rows, claims: Claims, scale: ThresholdScale) -> str | None:
+    return "all of them are equal" if _same_bits(claims, _given(forest, rows, scale)).all() else None
+
+
+def _in_place(forest: Forest, model: bytes, rows: Rows, claims: Claims, scale: ThresholdScale) -> str | None:
+    if forest.library != "xgboost":
+        return None
+    margins, predictions = XgboostOwner(forest, model).in_place(rows)
+    if not _same_bits(claims, margins if scale == "margin" else predictions).all():
+        return None
+    return (
+        "they are what inplace_predict (which XGBClassifier uses) gives: it rounds a DART model otherwise than "
+        "Booster.predict(DMatrix), which is what is reproduced here, so let the scorer use that one"
+    )
+
+
+def _rounded(forest: Forest, _model: bytes, rows: Rows, claims: Claims, scale: ThresholdScale) -> str | None:
+    digits = max(_decimals(claim) for claim in claims.tolist())
+    scores = _given(forest, rows, scale).astype(np.float64).tolist()
+    if digits >= DIGITS_MAX or any(round(a, digits) != b for a, b in zip(scores, claims.tolist(), strict=True)):
+        return None
+    return f"they are all equal once ours are rounded to {digits} decimals: write the claims with all their digits"
+
+
 def _sentinels(forest: Forest, pool: Pool) -> list[float]:
-    """The usual numbers for missing that the pool holds, where none was told: telling one makes its cells NaN."""
-    return [] if forest.missing is not None else [number for number in USUAL_SENTINELS if (pool.rows == number).any()]
+    """The usual numbers for missing that the pool holds, where XGBoost was told none: telling one makes its cells NaN."""
+    return (
+        []
+        if forest.library != "xgboost" or forest.missing is not None
+        else [number for number in USUAL_SENTINELS if (pool.rows == number).any()]
+    )
 
 
 def _decimals(claim: float) -> int:

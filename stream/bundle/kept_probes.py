@@ -99,7 +99,7 @@ def kept_probes(arrays: Mapping[str, npt.NDArray[Any]], forest: Forest, where: s
         message = f"{where} lacks the probes' array {absent[0]!r}; build the bundle again"
         raise CorruptionError(message)
     kept = KeptProbes(**{name: arrays[name] for name in ARRAYS})
-    n, dtype = len(kept.rows), forest.dtype
+    n, dtype = kept.margins.size, forest.dtype  # any shape has a size
     form: Sequence[tuple[npt.NDArray[Any], tuple[int, ...], Any]] = (
         (kept.rows, (n, len(forest.features)), np.float64),
         (kept.margins, (n,), dtype),

@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Final, Literal, TypedDict, cast
 
+from stream.bundle.manifest_fields import OWN_PATH, wrong_field
 from stream.errors import BundleUnavailable, ConfigurationError, CorruptionError, shown
 from stream.events import PublishedFeature, ThresholdScale
 from stream.forest.trees import Library, TreesUsed
 
 FORMAT_VERSION: Final = 2  # raised when a bundle of the new format cannot be opened by older code
-MANIFEST: Final = "manifest.json"
+MANIFEST: Final = OWN_PATH
 FEATURES: Final = "features.toml"
 POLICY: Final = "policy.toml"
 LEAF_MATRIX: Final = "leaf_matrix"
@@ -100,27 +101,29 @@ def digest_of_file(path: Path) -> FileEntry:
 
 
 def decode_manifest(content: bytes, where: str) -> Manifest:
-    """Read a manifest. `where` is what messages call its place.
+    """Read a manifest; each field that it gives is of the type that `Manifest` says. `where` is what messages call its place.
 
-    Raises: CorruptionError where it is none, ConfigurationError where its format is not the one of this code.
+    Any `engine_version` is good: the bundle holds inputs and no answers, and records name the engine that answered.
+    Raises: CorruptionError that names a field where it is none, ConfigurationError where its format is not that of
+    this code.
     """
     try:
         manifest: Any = json.loads(content)
         version = manifest["format_version"]
-    except (ValueError, KeyError, TypeError) as error:
-        message = f"{where}/{MANIFEST} is not the manifest of a bundle; build or fetch the bundle again"
-        raise CorruptionError(message) from error
-    if version != FORMAT_VERSION:
-        older = isinstance(version, int) and version < FORMAT_VERSION
-        remedy = "build it again with this coach, and publish it" if older else "upgrade this coach"
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _not_a_manifest(where, "is not the manifest of a bundle") from error
+    if type(version) is int and version != FORMAT_VERSION:
+        remedy = "build it again with this coach, and publish it" if version < FORMAT_VERSION else "upgrade this coach"
         message = f"{where} has bundle format {shown(str(version))}, this coach reads {FORMAT_VERSION}; {remedy}"
         raise ConfigurationError(message)
-    absent = sorted(Manifest.__required_keys__ - set(manifest))
-    if absent or not all(_is_inside(path) for path in manifest["files"]):
-        what = f"lacks {', '.join(absent)}" if absent else "names a file outside the bundle"
-        message = f"{where}/{MANIFEST} {what}; build or fetch the bundle again"
-        raise CorruptionError(message)
-    return cast("Manifest", manifest)
+    wrong = wrong_field(manifest)
+    if wrong is not None:
+        raise _not_a_manifest(where, wrong)
+    return cast("Manifest", {name: manifest[name] for name in Manifest.__annotations__})
+
+
+def _not_a_manifest(where: str, what: str) -> CorruptionError:
+    return CorruptionError(f"{where}/{MANIFEST} {what}; build or fetch the bundle again")
 
 
 def read_manifest(folder: Path) -> tuple[Manifest, str]:
@@ -150,9 +153,3 @@ def check_files(folder: Path, manifest: Manifest) -> None:
         if found != entry:
             message = f"{folder / path} is not the file that the manifest names; build or fetch the bundle again"
             raise CorruptionError(message)
-
-
-def _is_inside(path: str) -> bool:
-    """Whether a path of the manifest stays in the bundle's folder."""
-    parts = PurePosixPath(path)
-    return bool(parts.parts) and not parts.is_absolute() and ".." not in parts.parts and path != MANIFEST

@@ -9,20 +9,32 @@ import numpy as np
 import numpy.typing as npt
 
 from stream.bundle.kept_probes import PROBES, check_probes, kept_probes, mismatch
-from stream.bundle.manifest import FEATURES, LEAF_MATRIX, MODEL_FILES, POLICY, Manifest, check_files, read_manifest
+from stream.bundle.manifest import (
+    FEATURES,
+    LEAF_MATRIX,
+    MANIFEST,
+    MODEL_FILES,
+    POLICY,
+    Manifest,
+    check_files,
+    read_manifest,
+)
 from stream.bundle.read_model import read_model
-from stream.errors import CorruptionError
+from stream.errors import CorruptionError, InvalidDecision
 from stream.events import BundleIdentity
 from stream.forest.link import link_of
-from stream.recourse.features import rules_for
-from stream.recourse.leaf_matrix import LeafMatrix, from_arrays
+from stream.forest.trees import Forest
+from stream.recourse.features import FeatureRules, rules_for
+from stream.recourse.leaf_matrix import LeafMatrix
 from stream.recourse.model import PublishedModel, published_model
-from stream.recourse.policy import read_policy
+from stream.recourse.policy import Policy, read_policy
+from stream.recourse.stored_matrix import stored_matrix
 
 
 def open_bundle(folder: Path, *, verify: bool = True) -> PublishedModel:
     """Open the bundle in `folder`. `verify` compares every file with its digest and computes the kept probes again.
 
+    A bundle that another `engine_version` built opens: it holds inputs, and each record names the engine that answered.
     Raises: BundleUnavailable where there is none, CorruptionError where it is not what was built, ConfigurationError
     where its format is not ours, MachineMismatch where this machine computes something else than the builder's.
     """
@@ -33,21 +45,60 @@ def open_bundle(folder: Path, *, verify: bool = True) -> PublishedModel:
     forest, _ = read_model(folder / _model_file(manifest), trees=manifest["trees"], missing=manifest["missing"])
     if forest.digest != manifest["forest_sha256"]:  # though its bytes are the ones that were built
         raise mismatch(forest, "reads another forest out of the model file than", str(folder), built_with)
-    policy = read_policy((folder / POLICY).read_text("utf-8"))
-    rules = rules_for(forest, (folder / FEATURES).read_text("utf-8"))
+    policy = read_policy(_text(folder, manifest, POLICY))
+    rules = rules_for(forest, _text(folder, manifest, FEATURES))
+    kept = kept_probes(_arrays(folder, manifest, PROBES), forest, str(folder))
     if verify:
-        kept = kept_probes(_arrays(folder, manifest, PROBES), forest, str(folder))
         check_probes(forest, link_of(forest), kept, where=str(folder), built_with=built_with)
+    arrays = _arrays(folder, manifest, LEAF_MATRIX)
+    matrix = stored_matrix(arrays, forest, rules, sign=policy.sign, where=str(folder))
+    _check_said(folder, manifest, _follows(manifest, forest, rules, policy, matrix) | {"probes.rows": len(kept)})
     return published_model(
         identity=identity_of(manifest, bundle_sha256),
         forest=forest,
         rules=rules,
         policy=policy,
-        matrix=_leaf_matrix(folder, manifest),
+        matrix=matrix,
         threshold=manifest["threshold"],
         threshold_scale=manifest["threshold_scale"],
         audit_trees=manifest["audit_trees"],
     )
+
+
+def _follows(
+    manifest: Manifest, forest: Forest, rules: FeatureRules, policy: Policy, matrix: LeafMatrix
+) -> dict[str, Any]:
+    """What the manifest must say, as it follows from the bundle's other files; a dot leads into an object of it."""
+    link = link_of(forest)
+    try:
+        cutoff = link.cutoff(manifest["threshold"], manifest["threshold_scale"], policy.approve)
+    except InvalidDecision as error:  # decisions bring thresholds too
+        message = f"{MANIFEST} of the bundle has a threshold that decides nothing: {error}; build the bundle again"
+        raise CorruptionError(message) from error
+    return {
+        "library": forest.library,
+        "library_version": forest.library_version,
+        "objective": forest.objective,
+        "link": link.name,
+        "approve": policy.approve,
+        "cutoff_margin": cutoff,
+        "trees_used": forest.trees,
+        "missing": forest.missing,
+        "features": [{"name": rule.name, "type": rule.type} for rule in rules.rules],
+        "pool.rows": len(matrix),
+        "pool.accepted": len(matrix) - matrix.first_past(cutoff, policy.sign),
+    }
+
+
+def _check_said(folder: Path, manifest: Manifest, follows: dict[str, Any]) -> None:
+    """Raise CorruptionError for the first field that is not what follows from the files."""
+    for field, due in follows.items():
+        said: Any = manifest
+        for key in field.split("."):
+            said = said[key]
+        if said != due:
+            message = f"{folder / MANIFEST}: {field} is not what follows from the other files; build or fetch the bundle again"
+            raise CorruptionError(message)
 
 
 def identity_of(manifest: Manifest, bundle_sha256: str) -> BundleIdentity:
@@ -66,18 +117,22 @@ def identity_of(manifest: Manifest, bundle_sha256: str) -> BundleIdentity:
 
 
 def _model_file(manifest: Manifest) -> str:
-    for name in MODEL_FILES.values():
-        if name in manifest["files"]:
-            return name
-    message = "the manifest names no model file; build the bundle again"
+    names = [name for name in MODEL_FILES.values() if name in manifest["files"]]
+    if len(names) == 1:
+        return names[0]
+    message = f"the manifest names {'several model files' if names else 'no model file'}; build the bundle again"
     raise CorruptionError(message)
 
 
-def _leaf_matrix(folder: Path, manifest: Manifest) -> LeafMatrix:
+def _text(folder: Path, manifest: Manifest, name: str) -> str:
+    """The text of one of the bundle's files."""
+    if name not in manifest["files"]:
+        message = f"the manifest of {folder} names no {name}; build the bundle again"
+        raise CorruptionError(message)
     try:
-        return from_arrays(_arrays(folder, manifest, LEAF_MATRIX))
-    except KeyError as error:
-        message = f"{folder} lacks the leaf matrix's array {error}; build the bundle again"
+        return (folder / name).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        message = f"{folder / name} cannot be read as UTF-8 text; build or fetch the bundle again"
         raise CorruptionError(message) from error
 
 

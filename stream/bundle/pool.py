@@ -18,17 +18,21 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 
-from stream.bundle.alignment import hint_of_spelling
+from stream.bundle.alignment import hint_of_spelling, some
 from stream.bundle.table_faults import without_cells
 from stream.errors import ConfigurationError, shown
-from stream.forest.trees import Word
-from stream.recourse.features import FeatureRules
+from stream.forest.trees import Forest, Word
+from stream.recourse.features import FeatureRule, FeatureRules
 
 NO_VALUE: Final = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")  # how a CSV says missing
 CSV_SUFFIXES: Final = (".csv", ".csv.gz")
 PARQUET_SUFFIXES: Final = (".parquet", ".pq")
-NAMES_SHOWN_MAX: Final = 10
 NO_DOUBLE: Final = "; if it is a category, list its words as `categories` in features.toml"
+NO_WORDS: Final = (
+    "; the model takes it for a category, but its file does not hold the words (perhaps because they are beyond ASCII, or the "
+    "version that saved it is older): list them as `categories` in features.toml, in the order of the training categories"
+)
+WORDS_ARE_NUMBERS: Final = "; its training categories are numbers: write these, and 0 and 1 for false and true"
 
 Rows = npt.NDArray[np.float64]
 
@@ -54,6 +58,7 @@ class _Wanted:
 
     features: tuple[str, ...]
     worded: frozenset[str]
+    hints: Mapping[str, str]  # per feature, what to do where it holds text and should not
     target: str | None
     claim: str | None
 
@@ -80,8 +85,9 @@ def read_pool(
             message = f"{name!r} is a feature of the model, so it cannot be the {flag} column"
             raise ConfigurationError(message)
     worded = frozenset(name for name, codes in zip(rules.names, rules.codes, strict=True) if _has_words(codes))
+    hints = {rule.name: _hint(rule, codes) for rule, codes in zip(rules.rules, rules.codes, strict=True)}
     table, columns = _table(
-        path, _Wanted(features=rules.names, worded=worded, target=target_column, claim=claim_column)
+        path, _Wanted(features=rules.names, worded=worded, hints=hints, target=target_column, claim=claim_column)
     )
     if table.num_rows == 0:
         message = f"pool {path} has no rows; give the data that the model was trained on"
@@ -92,21 +98,43 @@ def read_pool(
         if _has_words(rules.codes[j]):
             rows[:, j] = _codes(path, rules, j, _words(path, name, column), NO_VALUE)
             continue
-        numbers = _without_sentinel(_numbers(path, name, column), missing)
-        rows[:, j] = numbers if rules.codes[j] is None else _codes(path, rules, j, numbers.tolist(), (np.nan,))
+        numbers = _numbers(path, name, column, hints[name])
+        if rules.codes[j] is None:
+            rows[:, j] = _without_sentinel(numbers, missing)
+        else:  # a category that looks like the sentinel is a category, as it is in a decision
+            rows[:, j] = _codes(path, rules, j, numbers.tolist(), (np.nan, np.nan if missing is None else missing))
     others = (target_column, claim_column)
     return Pool(
         rows=rows,
         sha256=_digest(rules.names, rows),
         ignored=tuple(c for c in columns if c not in rules.index and c not in others),
         target=None if target_column is None else table.column(target_column),
-        claims=None if claim_column is None else _numbers(path, claim_column, table.column(claim_column)),
+        claims=None if claim_column is None else _numbers(path, claim_column, table.column(claim_column), ""),
     )
+
+
+def check_range(forest: Forest, pool: Pool, path: Path) -> None:
+    """Raises: ConfigurationError for a number beyond those that the model computes with, as its library refuses it."""
+    for name, column in zip(forest.features, pool.rows.T, strict=True):
+        with np.errstate(over="ignore"):
+            beyond = np.isinf(column.astype(forest.dtype))
+        if beyond.any():
+            message = (
+                f"pool {path}: column {name!r} holds a number beyond the range of {forest.dtype.name}, in which "
+                f"{forest.library} computes, first in row {int(beyond.argmax())} (from 0); correct it, or leave the cell empty"
+            )
+            raise ConfigurationError(message)
 
 
 def _has_words(codes: Mapping[Word, float] | None) -> bool:
     """Whether a feature's categories are words; training categories may be numbers as well."""
     return codes is not None and any(isinstance(word, str) for word in codes)
+
+
+def _hint(rule: FeatureRule, codes: Mapping[Word, float] | None) -> str:
+    if codes is None:
+        return NO_WORDS if rule.is_category else NO_DOUBLE
+    return WORDS_ARE_NUMBERS
 
 
 def _table(path: Path, wanted: _Wanted) -> tuple[pa.Table, list[str]]:
@@ -127,10 +155,15 @@ def _table(path: Path, wanted: _Wanted) -> tuple[pa.Table, list[str]]:
 def _csv(path: Path, wanted: _Wanted) -> tuple[pa.Table, list[str]]:
     with pa_csv.open_csv(path) as reader:
         columns = list(reader.schema.names)
+        # A column of true and false alone, as a DataFrame's booleans are written: both libraries train on 1 and 0.
+        truths = {cell.name for cell in reader.schema if pa.types.is_boolean(cell.type)} & wanted.numbers - {
+            wanted.claim
+        }
     found = _found(path, columns, wanted)
+    types = {name: pa.float64() if name in wanted.numbers else pa.string() for name in found}
     options = pa_csv.ConvertOptions(
         include_columns=found,
-        column_types={name: pa.float64() if name in wanted.numbers else pa.string() for name in found},
+        column_types=types | dict.fromkeys(truths, pa.bool_()),
         null_values=list(NO_VALUE),
         strings_can_be_null=False,
     )
@@ -141,8 +174,11 @@ def _csv(path: Path, wanted: _Wanted) -> tuple[pa.Table, list[str]]:
         if at is None:
             raise
         name = columns[int(at[1])]
-        hint = NO_DOUBLE if name in wanted.features else ""
-        wrong = f"holds text where a number is due{hint}" if name in wanted.numbers else "is not UTF-8 text"
+        wrong = "is not UTF-8 text"
+        if name in wanted.numbers:
+            wrong = f"holds text where a number is due{wanted.hints.get(name, '')}"
+        if name in truths:
+            wrong = "holds true and false, and something else beside them; write 0 and 1"
         message = f"pool {path}: column {name!r} {wrong}"
         raise ConfigurationError(message) from None  # the cause repeats the cell
 
@@ -150,30 +186,30 @@ def _csv(path: Path, wanted: _Wanted) -> tuple[pa.Table, list[str]]:
 def _found(path: Path, columns: Sequence[str], wanted: _Wanted) -> list[str]:
     """The columns to read: each of the wanted ones, which is there, once."""
     if absent := [name for name in wanted.features if name not in columns]:
-        message = f"pool {path} lacks the model's features {_some(absent)}{hint_of_spelling(absent, columns, 'column')}"
+        spare = [name for name in columns if name not in wanted.features and name not in (wanted.target, wanted.claim)]
+        beside = f", and has columns that are no features: {some(spare)}" if spare else ""
+        message = (
+            f"pool {path} lacks the model's features {some(absent)}{beside}; give the data that the model was trained on, with "
+            f"its columns named as the model names its features{hint_of_spelling(absent, spare, 'column')}"
+        )
         raise ConfigurationError(message)
     others = {"--target-column": wanted.target, "--claim-column": wanted.claim}
     for flag, name in others.items():
         if name is not None and name not in columns:
-            message = f"pool {path} has no column {shown(name)!r}, which {flag} names"
+            message = f"pool {path} has no column {shown(name)!r}, which {flag} names; its columns are {some(columns)}"
             raise ConfigurationError(message)
     found = list(dict.fromkeys([*wanted.features, *(name for name in others.values() if name is not None)]))
     if twice := sorted({name for name in found if columns.count(name) > 1}):
-        message = f"pool {path} has more than one column {_some(twice)}"
+        message = f"pool {path} has more than one column {some(twice)}; keep one of each"
         raise ConfigurationError(message)
     return found
 
 
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMES_SHOWN_MAX} more" if len(names) > NAMES_SHOWN_MAX else ""
-    return ", ".join(map(repr, names[:NAMES_SHOWN_MAX])) + more
-
-
-def _numbers(path: Path, name: str, column: Any) -> Rows:  # noqa: ANN401 - pyarrow has no types
+def _numbers(path: Path, name: str, column: Any, hint: str) -> Rows:  # noqa: ANN401 - pyarrow has no types
     try:
         numbers: Rows = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
     except pa.ArrowException:
-        message = f"pool {path}: column {name!r} of type {column.type} does not fit into doubles{NO_DOUBLE}"
+        message = f"pool {path}: column {name!r} of type {column.type} does not fit into doubles{hint}"
         raise ConfigurationError(message) from None  # the cause repeats the cell
     if np.isinf(numbers).any():
         message = f"pool {path}: column {name!r} holds inf; no decision may, so leave those cells empty"

@@ -1,7 +1,8 @@
 """The publish gate: our leaves, margins and predictions against the owner library's, bit for bit.
 
-Asked on the whole pool, on pool rows put onto every place where the model may turn, and, where the model file holds the
-training categories, on a table of their words. One bit of difference anywhere and the bundle is refused.
+Asked on the whole pool, on pool rows put onto every place where the model may turn, on a row at each split of each tree,
+and on tables: of integers, and where the model file holds the training categories, of their words. Then each tree is
+asked alone for each of its leaves. One bit of difference anywhere and the bundle is refused.
 """
 
 from __future__ import annotations
@@ -9,22 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from stream.bundle.kept_probes import Keeper, KeptProbes
-from stream.bundle.owner import Answers, Rows, owner_of
+from stream.bundle.owner import Answers, Owner, Rows, owner_of
+from stream.bundle.probe_leaves import LeafProbes
 from stream.bundle.probe_rows import BATCH_ROWS, Asked, ProbeKind, ProbeRows
+from stream.bundle.probe_tables import Tabled, in_integers, in_words
+from stream.bundle.reach import Reach
 from stream.errors import ProbeMismatch
 from stream.forest.link import Link
 from stream.forest.trees import INSIDE, Forest, Int32s
 from stream.forest.walk import decisive_nodes, leaf_ids, leaf_slots, margins
 
 Progress: TypeAlias = Callable[[int, int], None]  # rows done, rows in all
-
-WORDED_POOL_ROWS: Final = 4_096  # of the pool, asked as words as well
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,14 @@ class ProbeReport:
 
     counts: dict[ProbeKind, int]  # rows of each kind
     word_rows: int  # asked as a table of words; none where the model file holds no training categories
+    integer_rows: int  # asked as a table with columns of int64; none where the pool is whole in no feature
+    leaf_rows: int  # asked of one tree alone
+    splits: int
+    splits_unreachable: int  # no row at all comes to them
+    splits_left_out: int  # of the others, beyond the gate's bound
+    codes_left_out: int  # of the splits on categories, beyond the gate's bound
+    leaves_unreachable: int
+    leaves_left_out: int
     library: str
     library_version: str  # of the library that was asked, on this machine
     kept: KeptProbes
@@ -40,7 +50,7 @@ class ProbeReport:
     @property
     def rows(self) -> int:
         """Rows in all."""
-        return sum(self.counts.values()) + self.word_rows
+        return sum(self.counts.values()) + self.word_rows + self.integer_rows + self.leaf_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,63 +76,53 @@ def probe(
     feature has by features.toml or the model file, none where empty.
     Raises: ProbeMismatch that names the row, and the tree and node or the value that differs.
     """
-    owner, asking = owner_of(forest, model), ProbeRows(forest, pool, declared)
-    worded = _worded(forest, pool)
-    keeper, done, total = Keeper(asking.counts), 0, sum(asking.counts.values()) + len(worded.rows)
+    owner, reach = owner_of(forest, model), Reach(forest, pool)
+    asking, leaves = ProbeRows(forest, pool, declared, reach), LeafProbes(forest, reach)
+    worded, whole = in_words(forest, pool), in_integers(forest, pool)
+    counts = asking.counts
+    keeper, done = Keeper(counts), 0
+    total = sum(counts.values()) + len(worded.rows) + len(whole.rows) + leaves.rows
+
+    def told(rows: int) -> None:
+        nonlocal done
+        done += rows
+        progress(done, total)
+
     for asked in asking.batches():
         answers = owner.ask(asked.rows)
         _compare(forest, link, asked.rows, answers, partial(_of_probe, forest, asked))
         keeper.offer(asked, answers)
-        done += len(asked.rows)
-        progress(done, total)
-    for start in range(0, len(worded.rows), BATCH_ROWS):
-        rows = worded.rows[start : start + BATCH_ROWS]
-        _compare(forest, link, rows, owner.ask_in_words(rows), partial(_of_words, forest, worded, start))
-        done += len(rows)
-        progress(done, total)
+        told(len(asked.rows))
+    for tabled in (worded, whole):
+        for start in range(0, len(tabled.rows), BATCH_ROWS):
+            rows = tabled.rows[start : start + BATCH_ROWS]
+            answers = owner.ask_in_words(rows, tabled.integers)
+            _compare(forest, link, rows, answers, partial(_of_table, forest, tabled, start))
+            told(len(rows))
+    _compare_leaves(forest, owner, leaves, told)
     return ProbeReport(
-        counts=asking.counts,
+        counts=counts,
         word_rows=len(worded.rows),
+        integer_rows=len(whole.rows),
+        leaf_rows=leaves.rows,
+        splits=asking.nodes.splits,
+        splits_unreachable=asking.nodes.unreachable,
+        splits_left_out=asking.nodes.left_out,
+        codes_left_out=asking.nodes.codes_left_out,
+        leaves_unreachable=leaves.unreachable,
+        leaves_left_out=leaves.left_out,
         library=forest.library,
         library_version=owner.version,
         kept=keeper.finish(),
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Worded:
-    """Rows that are asked as a table of words. Shapes: rows (n, features), pool_rows and feature (n,).
-
-    feature: the one that was put onto a training category or missing, INSIDE for the pool's own rows.
-    """
-
-    rows: Rows
-    pool_rows: npt.NDArray[np.int64]
-    feature: npt.NDArray[np.int64]
-
-
-def _worded(forest: Forest, pool: Rows) -> _Worded:
-    """Some rows of the pool, and rows that hold each training category, or none, of each feature that has words."""
-    of_categories = [words for words, category in zip(forest.words, forest.is_category, strict=True) if category]
-    if (
-        not of_categories or None in of_categories
-    ):  # a table cannot say one category by its word and another by its code
-        return _Worded(pool[:0], np.empty(0, np.int64), np.empty(0, np.int64))
-    some = min(WORDED_POOL_ROWS, len(pool))
-    pool_rows, feature, codes = [np.arange(some) * len(pool) // some], [np.full(some, INSIDE)], [np.zeros(some)]
-    for j, words in enumerate(forest.words):
-        if words is not None:
-            codes.append(np.append(np.arange(len(words), dtype=np.float64), np.nan))
-            pool_rows.append(np.arange(len(words) + 1) % len(pool))
-            feature.append(np.full(len(words) + 1, j))
-    worded = _Worded(pool[np.concatenate(pool_rows)], np.concatenate(pool_rows), np.concatenate(feature))
-    put = np.flatnonzero(worded.feature != INSIDE)
-    worded.rows[put, worded.feature[put]] = np.concatenate(codes)[put]
-    for j, words in enumerate(forest.words):
-        if words is not None:  # what has no word cannot be said in one
-            column = worded.rows[:, j]
-            column[~np.isin(column, np.arange(len(words)))] = np.nan
-    return worded
+def _compare_leaves(forest: Forest, owner: Owner, leaves: LeafProbes, told: Callable[[int], None]) -> None:
+    fault = leaves.first_fault(owner.ask_of_tree, told)
+    if fault is not None:
+        where = _Where(f"leaf probe {fault.place}", f"row {fault.pool_row} of the pool (from 0), or made from it")
+        of_tree = f"leaf {fault.leaf} of tree {fault.tree} alone is {fault.ours!s} here and {fault.theirs!s} there"
+        _refuse(forest, where, of_tree)
 
 
 def _compare(forest: Forest, link: Link, rows: Rows, theirs: Answers, where: Callable[[int], _Where]) -> None:
@@ -172,11 +172,13 @@ def _of_probe(forest: Forest, asked: Asked, row: int) -> _Where:
     return _Where(f"{asked.kind} probe {number}", f"row {pool_row} of the pool (from 0){f' with {put}' if put else ''}")
 
 
-def _of_words(forest: Forest, worded: _Worded, start: int, row: int) -> _Where:
+def _of_table(forest: Forest, tabled: Tabled, start: int, row: int) -> _Where:
     number = start + row
-    j = int(worded.feature[number])
-    put = "" if j == INSIDE else f" with {forest.features[j]!r} put to training category {worded.rows[number, j]:g}"
-    return _Where(f"word probe {number}", f"row {worded.pool_rows[number]} of the pool (from 0) in words{put}")
+    j = int(tabled.feature[number])
+    what = "" if tabled.integers else "training category "
+    put = "" if j == INSIDE else f" with {forest.features[j]!r} put to {what}{tabled.rows[number, j]:.17g}"
+    kind, said = ("integer", "integers") if tabled.integers else ("word", "words")
+    return _Where(f"{kind} probe {number}", f"row {tabled.pool_rows[number]} of the pool (from 0) in {said}{put}")
 
 
 def _refuse(forest: Forest, where: _Where, what: str) -> None:

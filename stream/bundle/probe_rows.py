@@ -1,7 +1,8 @@
 """Which rows the gate asks: the pool, and pool rows put onto the places where a model may turn.
 
 Each placed row is a row of the pool with one feature on a threshold or one ulp beside it, on a code of a category, or on
-a number that trips code up; a combination has several features on such values at once. Same inputs, same rows.
+a number that trips code up; a combination has several features on such values at once. A row of a node comes to one split
+of one tree, and has its feature on a value that parts there. Same inputs, same rows.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from stream.forest.trees import CATEGORY, ZERO_REACH, Forest
+from stream.bundle.probe_nodes import NodeProbes
+from stream.bundle.reach import Places, Reach, Rows
+from stream.forest.trees import CATEGORY, CODES_MAX, ZERO_REACH, Forest
 
-ProbeKind: TypeAlias = Literal["pool", "threshold", "category", "tripping", "combination"]
-KINDS: Final[tuple[ProbeKind, ...]] = ("pool", "threshold", "category", "tripping", "combination")
+ProbeKind: TypeAlias = Literal["pool", "threshold", "category", "tripping", "combination", "node"]
 BATCH_ROWS: Final = 8_192
 COMBINATIONS: Final = 2_048
 TOGETHER_MAX: Final = 8  # features of one combination
@@ -27,9 +29,7 @@ TRIPPING: Final = (
     *(2.0**24 + 1, -(2.0**24) - 1, 2.0**31, 2.0**53, 1e30, -1e30),
 )  # 2**24 + 1 is the first whole number that float32 does not hold
 STRANGE_CODES: Final = (-1.0, -0.5, 3.7, np.nan, 2.0**24, 2.0**24 + 1, 2.0**31)  # none that a training lists
-
-Rows: TypeAlias = npt.NDArray[np.float64]
-Places: TypeAlias = npt.NDArray[np.int64]
+CODES_IN_A_ROW: Final = 256  # asked of a category whether anybody names them or not
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,10 +54,15 @@ class _Placements:
 
 
 class ProbeRows:
-    """All rows that a forest is asked on. Pool: (n, features) float64."""
+    """All rows that a forest is asked on. `nodes` says how many of its splits they come to."""
 
-    def __init__(self, forest: Forest, pool: Rows, declared: Sequence[int] = ()) -> None:
-        """`declared` is how many categories each feature has by features.toml or the model file; none where empty."""
+    nodes: NodeProbes
+
+    def __init__(self, forest: Forest, pool: Rows, declared: Sequence[int] = (), reach: Reach | None = None) -> None:
+        """Shapes: pool (n, features) float64; `declared` is how many categories each feature has, none where empty.
+
+        `reach` is that of this forest and pool, where it is at hand.
+        """
         self._pool = pool
         features = range(len(forest.features))
         known = tuple(declared) or (0,) * len(forest.features)
@@ -73,17 +78,31 @@ class ProbeRows:
                 [np.concatenate(lists) for lists in zip(thresholds, codes, tripping, strict=True)]
             ),
         }
+        known_codes = [_known(forest, j, known[j], pool[:, j]) for j in features]
+        self.nodes = NodeProbes(forest, reach or Reach(forest, pool), known_codes)
 
     @property
     def counts(self) -> dict[ProbeKind, int]:
         """How many rows of each kind."""
-        return {kind: placements.rows for kind, placements in self._of.items()}
+        return {kind: placements.rows for kind, placements in self._of.items()} | {"node": len(self.nodes)}
 
     def batches(self) -> Iterator[Asked]:
-        """Give every row, in batches of at most BATCH_ROWS of one kind, in the order of KINDS."""
+        """Give every row, in batches of at most BATCH_ROWS of one kind, in the order of `counts`."""
         for kind, placements in self._of.items():
             for start in range(0, placements.rows, BATCH_ROWS):
                 yield self._batch(kind, placements, start)
+        for start in range(0, len(self.nodes), BATCH_ROWS):
+            yield self._at_nodes(start)
+
+    def _at_nodes(self, start: int) -> Asked:
+        rows, pool_rows, feature = self.nodes.rows(start, start + BATCH_ROWS)
+
+        def placed(of_row: int) -> tuple[int, ...]:
+            row, began = rows[of_row], self._pool[pool_rows[of_row]]
+            mended = (row != began) & ~(np.isnan(row) & np.isnan(began))
+            return tuple(sorted({int(feature[of_row]), *np.flatnonzero(mended).tolist()}))
+
+        return Asked("node", start, rows, pool_rows, placed)
 
     def _batch(self, kind: ProbeKind, placements: _Placements, start: int) -> Asked:
         stop = min(start + BATCH_ROWS, placements.rows)
@@ -149,7 +168,23 @@ def _codes(forest: Forest, feature: int, declared: int) -> Rows:
     """Every code that a split lists or that is declared, the one past the last, and what is no code at all."""
     if not forest.is_category[feature] and not declared:
         return np.empty(0)
-    nodes = np.flatnonzero((forest.split_feature == feature) & (forest.kind == CATEGORY)).tolist()
-    codes = set(range(declared)).union(*map(forest.listed, nodes))
+    codes = _listed(forest, feature).union(range(declared))
     past = max(codes, default=-1) + 1
     return np.array([*sorted(codes | {past}), *STRANGE_CODES], np.float64)
+
+
+def _known(forest: Forest, feature: int, declared: int, of_pool: Rows) -> Rows:
+    """The codes that a split of the feature may list: listed by any, declared, a person's, or among the first few."""
+    listed = _listed(forest, feature)
+    if not listed:
+        return np.empty(0)
+    whole = np.trunc(of_pool[(of_pool >= 0) & (of_pool < CODES_MAX)])
+    named = max(declared, len(forest.words[feature] or ()))
+    past = max(named, int(whole.max(initial=-1)) + 1, max(listed) + 1)
+    upto = max(named, min(past + 1, CODES_IN_A_ROW))
+    return np.unique(np.concatenate([whole, np.arange(upto, dtype=np.float64), np.array(sorted(listed), np.float64)]))
+
+
+def _listed(forest: Forest, feature: int) -> set[int]:
+    nodes = np.flatnonzero((forest.split_feature == feature) & (forest.kind == CATEGORY)).tolist()
+    return set[int]().union(*map(forest.listed, nodes))

@@ -48,7 +48,7 @@ def read_every_way(path: Path, *, trees: TreesUsed | None, missing: float | None
             raise refusal from None  # it was not about the trees
         return Readings(model=read["all"][1], chosen=None, others={choice: one[0] for choice, one in read.items()})
     others: dict[TreesUsed, Forest] = {}
-    if claimed and trees is not None:
+    if claimed and trees is not None and path.suffix.lower() != ".txt":  # a LightGBM file holds no other choice
         other = CHOICES[1 - CHOICES.index(trees)]
         others = {other: read_model(path, trees=other, missing=missing)[0]}
     return Readings(model=model, chosen=forest, others=others)

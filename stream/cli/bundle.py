@@ -4,30 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import click
 
-from stream.bundle.build import DECISION_BYTES_MAX, MODEL_ID, RECORD_BYTES_MAX, Built, build_bundle
-from stream.bundle.claims import ClaimReport
-from stream.bundle.manifest import Manifest, read_manifest
+from stream.bundle.build import DECISION_BYTES_MAX, MODEL_ID, RECORD_BYTES_MAX, build_bundle
+from stream.bundle.manifest import read_manifest
 from stream.bundle.open import open_bundle
-from stream.bundle.pool_rank import PoolRank
-from stream.bundle.probe_rows import ProbeKind
+from stream.cli.bundle_told import built_for_machines, built_for_people, facts, probes_told
 from stream.errors import ConfigurationError
-from stream.events import ThresholdScale
-from stream.forest.trees import TreesUsed
 
 FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER: Final = click.Path(exists=True, file_okay=False, path_type=Path)
-MEGABYTE: Final = 1e6
-WHAT_WAS_ASKED: Final[dict[ProbeKind, str]] = {
-    "pool": "of the pool",
-    "threshold": "around thresholds",
-    "category": "on categories",
-    "tripping": "missing, zero and the like",
-    "combination": "combinations",
-}
 
 
 # A line of \b keeps click from filling what follows it.
@@ -83,7 +71,7 @@ def bundle() -> None:
 @click.option(
     "--trees",
     type=click.Choice(["best", "all"]),
-    help="Up to the best iteration (as XGBClassifier.predict), or all (as Booster.predict); needed when the file has trees after the best and no --claim-column tells.",
+    help="Up to the best iteration (as XGBClassifier.predict), or all (as Booster.predict); needed when an XGBoost file has trees after the best and no --claim-column tells. A LightGBM file names no best.",
 )
 @click.option(
     "--claim-column", help="The pool's column with the scores that the decider's model gave; each must be ours."
@@ -115,28 +103,7 @@ def bundle() -> None:
     help="Largest decision that the topic takes; the audit record holds it.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
-def build(  # noqa: PLR0913 - one parameter per flag
-    *,
-    model_path: Path,
-    pool_path: Path,
-    features_path: Path,
-    threshold: float,
-    threshold_scale: ThresholdScale,
-    policy_path: Path | None,
-    target_column: str | None,
-    missing: float | None,
-    trees: TreesUsed | None,
-    claim_column: str | None,
-    claim_scale: ThresholdScale,
-    out_dir: Path,
-    model_id: str,
-    model_version: str | None,
-    revision: int,
-    reference_key_file: Path | None,
-    record_bytes_max: int,
-    decision_bytes_max: int,
-    as_json: bool,
-) -> None:
+def build(*, reference_key_file: Path | None, as_json: bool, **inputs: Any) -> None:  # noqa: ANN401 - click checks each
     """Build a bundle, if the model's own library computes exactly what we do.
 
     Leaves, margins and predictions are compared on the whole pool, on both sides of every threshold, on every code of a
@@ -150,30 +117,14 @@ def build(  # noqa: PLR0913 - one parameter per flag
     read otherwise than its decider reads it.
     """
     built = build_bundle(
-        model_path=model_path,
-        pool_path=pool_path,
-        features_path=features_path,
-        threshold=threshold,
-        threshold_scale=threshold_scale,
-        policy_path=policy_path,
-        target_column=target_column,
-        missing=missing,
-        trees=trees,
-        claim_column=claim_column,
-        claim_scale=claim_scale,
-        out_dir=out_dir,
-        model_id=model_id,
-        model_version=model_version,
-        revision=revision,
+        **inputs,  # every other flag is a keyword of the same name
         reference_key=_secret(reference_key_file),
-        record_bytes_max=record_bytes_max,
-        decision_bytes_max=decision_bytes_max,
         progress=Progress(terminal=click.get_text_stream("stderr").isatty()),
     )
     if as_json:
-        click.echo(json.dumps(_built_for_machines(built), sort_keys=True))
+        click.echo(json.dumps(built_for_machines(built), sort_keys=True))
     else:
-        for line in _built_for_people(built):
+        for line in built_for_people(built):
             click.echo(line)
 
 
@@ -187,7 +138,7 @@ def show(*, folder: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"bundle_sha256": digest, "manifest": manifest}, sort_keys=True))
         return
-    for line in (*_facts(manifest, digest), _probes(manifest)):
+    for line in (*facts(manifest, digest), probes_told(manifest)):
         click.echo(line)
 
 
@@ -231,103 +182,3 @@ def _secret(path: Path | None) -> bytes | None:
         message = f"--reference-key-file {path} is empty"
         raise ConfigurationError(message)
     return secret
-
-
-def _built_for_machines(built: Built) -> dict[str, Any]:
-    report = built.probe
-    return {
-        "bundle": str(built.folder),
-        "bundle_sha256": built.bundle_sha256,
-        "manifest": built.manifest,
-        "ignored_columns": list(built.ignored_columns),
-        "unlabelled": list(built.unlabelled),
-        "probe": {
-            "rows": report.rows,
-            **{f"{kind}_rows": count for kind, count in report.counts.items()},
-            "word_rows": report.word_rows,
-            "library": report.library,
-            "library_version": report.library_version,
-        },
-        "claims": None
-        if built.claims is None
-        else {"column": built.claims.column, "scale": built.claims.scale, "rows": built.claims.rows},
-        "trees_by_claims": built.trees_by_claims,
-        "pool_rank": None
-        if built.rank is None
-        else {"column": built.rank.column, "auc": built.rank.auc, "why_not": built.rank.why_not},
-    }
-
-
-def _built_for_people(built: Built) -> list[str]:
-    report = built.probe
-    compared = ", ".join(f"{count:,} {WHAT_WAS_ASKED[kind]}" for kind, count in report.counts.items() if count)
-    in_words = f", {report.word_rows:,} in words" if report.word_rows else ""
-    lines = [
-        f"built {built.folder}",
-        *_facts(built.manifest, built.bundle_sha256),
-        _fact("compared", f"{report.rows:,} rows with {report.library} {report.library_version}, every bit equal:"),
-        _fact("", f"{compared}{in_words}"),
-    ]
-    if built.claims is not None:
-        lines += _claims(built.claims, built.manifest["trees"] if built.trees_by_claims else None)
-    if built.rank is not None:
-        lines += _rank(built.rank)
-    if built.ignored_columns:
-        lines.append(_fact("not used", f"the pool's columns {', '.join(built.ignored_columns)}"))
-    if built.unlabelled:
-        lines.append(_fact("no label", f"{', '.join(built.unlabelled)}: letters will call them so; give each a label"))
-    return lines
-
-
-def _claims(claims: ClaimReport, trees: TreesUsed | None) -> list[str]:
-    told = f"{claims.rows:,} of column {claims.column} ({claims.scale}), every bit equal"
-    lines = [_fact("claims", told)]
-    if trees is not None:
-        lines.append(_fact("", f"they tell which trees are meant: --trees {trees}"))
-    return lines
-
-
-def _rank(rank: PoolRank) -> list[str]:
-    if rank.auc is None:
-        return [_fact("pool ranked", f"not by {rank.column}: {rank.why_not}")]
-    lines = [_fact("pool ranked", f"AUC {rank.auc:.3f} for {rank.column}; 0.5 is guessing, 1 is perfect")]
-    if rank.is_doubtful:
-        doubt = "is this the pool that the model was trained on, and are `categories` in the order of its codes?"
-        lines.append(_fact("", doubt))
-    return lines
-
-
-def _facts(manifest: Manifest, digest: str) -> list[str]:
-    bytes_in_all = sum(entry["bytes"] for entry in manifest["files"].values())
-    pool, missing = manifest["pool"], manifest["missing"]
-    side: Literal["at or above", "at or below"] = "at or above" if manifest["approve"] == "above" else "at or below"
-    writer = " ".join(word for word in (manifest["library"], manifest["library_version"]) if word)
-    detail = "with per-tree detail" if manifest["audit_trees"] else "without per-tree detail, which would not fit"
-    return [
-        _fact("bundle", digest),
-        _fact("model", f"{manifest['model_id']} {manifest['model_version']} revision {manifest['revision']}"),
-        _fact("trained by", f"{writer}, {manifest['objective']}, {_plural(manifest['trees_used'], 'tree')}"),
-        _fact(
-            "accepts",
-            f"{side} {manifest['threshold_scale']} {manifest['threshold']:g} (margin {manifest['cutoff_margin']:.9g})",
-        ),
-        _fact("features", f"{len(manifest['features'])}"),
-        *([] if missing is None else [_fact("missing", f"NaN, and {missing:g} as the decider's XGBoost is told")]),
-        _fact("pool", f"{_plural(pool['rows'], 'row')}, {pool['accepted']:,} of them accepted"),
-        _fact("audit record", f"at most {manifest['audit_record_bytes_max']:,} bytes, {detail}"),
-        _fact("on disk", f"{bytes_in_all / MEGABYTE:.1f} MB in {_plural(len(manifest['files']), 'file')}"),
-    ]
-
-
-def _probes(manifest: Manifest) -> str:
-    probes = manifest["probes"]
-    told = f"{_plural(probes['rows'], 'row')} computed here, every bit as {manifest['library']} {probes['library_version']} gave it"
-    return _fact("probes", told)
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def _fact(name: str, what: str) -> str:
-    return f"  {name:13s} {what}"

@@ -44,8 +44,9 @@ def recommend(ctx: click.Context, bundle: Path, source: Path, output: Path | Non
 
     Writes a line of JSON per declined row: decision_id, the recommendation, and the audit body with its hash. Rows
     that the model approves have no line. A row is the features by name, or a whole decision; decision_id comes from
-    a column of that name, else it is the row number. An empty cell is a missing value. The columns event_time, subject_ref,
-    outcome, decline_basis, margin, probability, threshold, threshold_scale, product and jurisdiction are the decision's own.
+    a column of that name, else it is the row number. An empty cell is a missing value, and in a column of true and false
+    these are 1 and 0. The columns event_time, subject_ref, outcome, decline_basis, margin, probability, threshold,
+    threshold_scale, product and jurisdiction are the decision's own.
 
     A row that cannot be answered is named on standard error, and the others are answered all the same (exit 1).
     """

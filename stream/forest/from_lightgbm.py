@@ -38,11 +38,17 @@ _REMEDIES: Remedies = {
 
 
 def read_lightgbm(text: str, *, trees: TreesUsed | None) -> Forest:
-    """Read a model file of LightGBM's. `trees` changes nothing: the text holds the trees that count and no other.
+    """Read a model file of LightGBM's, all of its trees: the text does not say after which of them training was best.
 
-    Raises: ModelRefused where the margin or the path of some row could not be reproduced bit for bit.
+    Raises: ModelRefused where the margin or the path of some row could not be reproduced bit for bit, or where `trees`
+    asks for the best, which nobody can tell from the file.
     """
-    del trees  # LightGBM writes only the trees up to the best iteration, and forgets which that was
+    if trees == "best":
+        refuse(
+            "its text names no best iteration, so --trees best cannot be told from all",
+            "LightGBM saves the trees up to the best by default: save with "
+            "save_model(num_iteration=booster.best_iteration), and leave --trees out",
+        )
     model = read_text(text)
     line = model.header.get("objective", "")
     objective = _objective(model, line)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import xgboost as xgb
@@ -30,6 +30,8 @@ from stream.forest.xgboost_link import LINK_OF_OBJECTIVE
 
 Json: TypeAlias = dict[str, Any]
 
+NOT_IN_NAMES: Final = frozenset("[]<")
+ITERATION_DIGITS_MAX: Final = 9
 _ZERO_TREE: Json = {
     **{name: [0.0] for name in ("base_weights", "loss_changes", "sum_hessian")},
     "split_conditions": [-0.0],  # the leaf; what is added to it keeps its bits, those of -0.0 too
@@ -65,6 +67,11 @@ def read_xgboost(raw: bytes, *, ubj: bool, trees: TreesUsed | None, missing: flo
         refuse("its features have no names", "train on a DataFrame, or set feature_names on the DMatrix")
     if len(set(features)) < len(features):
         refuse("two of its features have one name", "give every feature a name of its own")
+    if unfit := [name for name in features if set(name) & NOT_IN_NAMES]:
+        refuse(
+            f"its feature name {shown(unfit[0])} holds one of {' '.join(sorted(NOT_IN_NAMES))}, which XGBoost takes in no table",
+            "give the features other names, and train again",
+        )
     in_file = trees_of(learner)["trees"]
     saved = in_file[: _trees_used(learner, trees)]
     weights = learner["gradient_booster"].get("weight_drop", [None] * len(saved))  # only a dart has them
@@ -141,9 +148,9 @@ def _trees_used(learner: Json, trees: TreesUsed | None) -> int:
     best = learner["attributes"].get("best_iteration")
     if best is None:
         return in_file
-    if not best.isdecimal():
+    if not (best.isdecimal() and best.isascii()):
         refuse_damaged("its best_iteration is no number")
-    if int(best) + 1 >= iterations:
+    if len(best) > ITERATION_DIGITS_MAX or int(best) + 1 >= iterations:
         return in_file
     if trees is None:
         refuse(

@@ -7,7 +7,6 @@ formula stands in for it, it had to agree with the library on this very machine 
 
 from __future__ import annotations
 
-import math
 from typing import Final, Protocol
 
 import numpy as np
@@ -61,9 +60,10 @@ def check_predictions(forest: Forest, link: Link) -> None:
     first = forest.first_leaf[:-1]
     ends = (np.minimum.reduceat(forest.weight, first), np.maximum.reduceat(forest.weight, first))
     base = float(forest.base_margin)
-    reach = [base + math.fsum(end.astype(np.float64)) for end in ends]
-    room = ROUNDING * math.fsum([abs(base), *np.maximum(*map(np.abs, ends)).astype(np.float64)])
     with np.errstate(over="ignore"):
+        reach = [base + float(np.cumsum(end.astype(np.float64))[-1]) for end in ends]
+        most = np.cumsum(np.maximum(*map(np.abs, ends)).astype(np.float64))[-1]
+        room = ROUNDING * (abs(base) + float(most))
         widest = np.array([reach[0] - room, reach[1] + room]).astype(forest.dtype)
     if not (np.isfinite(widest).all() and np.isfinite(link.probabilities(widest)).all()):
         message = (

@@ -31,8 +31,8 @@ from stream.forest.trees import (
 Rows: TypeAlias = npt.NDArray[np.float64]
 
 
-class _Splits(NamedTuple):
-    """What a walk reads of a forest, in the form that numba takes as one argument."""
+class Splits(NamedTuple):
+    """The splits of a forest in the form that numba takes as one argument; shapes as in `Forest`."""
 
     or_equal: bool
     numbers_only: bool  # spares most forests a look at `kind`
@@ -56,7 +56,7 @@ def leaf_slots(forest: Forest, rows: Rows) -> Int32s:
     slots = np.empty((len(rows), forest.trees), np.int32)
     _walk(
         as_compared(forest, rows),
-        _splits(forest),
+        splits_of(forest),
         slots,
     )
     return slots
@@ -87,7 +87,7 @@ def margins_of(forest: Forest, rows: Rows) -> Floats:
     total = np.empty(len(rows), forest.dtype)
     _score(
         as_compared(forest, rows),
-        _splits(forest),
+        splits_of(forest),
         forest.weight,
         forest.base_margin,
         total,
@@ -125,8 +125,9 @@ def as_compared(forest: Forest, rows: Rows) -> Floats:
     return read
 
 
-def _splits(forest: Forest) -> _Splits:
-    return _Splits(
+def splits_of(forest: Forest) -> Splits:
+    """What a walk reads of a forest."""
+    return Splits(
         forest.operator == "<=",
         not forest.kind.any(),
         forest.first_node,
@@ -143,28 +144,34 @@ def _splits(forest: Forest) -> _Splits:
 
 
 @numba.njit(cache=True, nogil=True)
-def _slot(rows: Floats, row: int, splits: _Splits, tree: int) -> int:
+def _slot(rows: Floats, row: int, splits: Splits, tree: int) -> int:
     """The leaf that one row reaches in one tree."""
     node = splits.first_node[tree]
     while splits.left[node] != INSIDE:
-        value = rows[row, splits.feature[node]]
-        if np.isnan(value):
-            goes_left = splits.default_left[node]
-        elif splits.numbers_only or splits.kind[node] == NUMBER:
-            threshold = splits.threshold[node]
-            goes_left = value < threshold or (splits.or_equal and value == threshold)
-        elif splits.kind[node] == CATEGORY:
-            goes_left = _is_listed(value, splits, node) == splits.or_equal
-        elif -ZERO_REACH <= value <= ZERO_REACH:
-            goes_left = splits.default_left[node]
-        else:
-            goes_left = value <= splits.threshold[node]  # only LightGBM has such splits
-        node = splits.left[node] if goes_left else splits.right[node]
+        goes = goes_left(rows[row, splits.feature[node]], splits, node)
+        node = splits.left[node] if goes else splits.right[node]
     return splits.leaf_slot[node]  # type: ignore[no-any-return]
 
 
+@numba.njit(cache=True, nogil=True, inline="always")  # a call with so many arrays costs more than the comparison
+def goes_left(value: Any, splits: Splits, node: int) -> bool:  # noqa: ANN401 - float32 or float64
+    """Whether a value, as compared, goes to the left at a split."""
+    if np.isnan(value):
+        left = splits.default_left[node]
+    elif splits.numbers_only or splits.kind[node] == NUMBER:
+        threshold = splits.threshold[node]
+        left = value < threshold or (splits.or_equal and value == threshold)
+    elif splits.kind[node] == CATEGORY:
+        left = is_listed(value, splits, node) == splits.or_equal
+    elif -ZERO_REACH <= value <= ZERO_REACH:
+        left = splits.default_left[node]
+    else:
+        left = value <= splits.threshold[node]  # only LightGBM has such splits
+    return left  # type: ignore[no-any-return]
+
+
 @numba.njit(cache=True, nogil=True)
-def _is_listed(value: Any, splits: _Splits, node: int) -> bool:  # noqa: ANN401 - float32 or float64
+def is_listed(value: Any, splits: Splits, node: int) -> bool:  # noqa: ANN401 - float32 or float64
     """Whether a category split lists a code. XGBoost knows no code below zero, LightGBM cuts -0.5 off to 0."""
     first = splits.category_start[node]
     words = splits.category_start[node + 1] - first
@@ -175,7 +182,7 @@ def _is_listed(value: Any, splits: _Splits, node: int) -> bool:  # noqa: ANN401 
 
 
 @numba.njit(cache=True, nogil=True)
-def _walk(rows: Floats, splits: _Splits, slots: Int32s) -> None:
+def _walk(rows: Floats, splits: Splits, slots: Int32s) -> None:
     for row in range(slots.shape[0]):
         for tree in range(slots.shape[1]):
             slots[row, tree] = _slot(rows, row, splits, tree)
@@ -191,7 +198,7 @@ def _add(slots: Int32s, weight: Floats, base_margin: np.floating[Any], total: Fl
 
 
 @numba.njit(cache=True, nogil=True)
-def _score(rows: Floats, splits: _Splits, weight: Floats, base_margin: np.floating[Any], total: Floats) -> None:
+def _score(rows: Floats, splits: Splits, weight: Floats, base_margin: np.floating[Any], total: Floats) -> None:
     for row in range(total.shape[0]):
         margin = base_margin
         for tree in range(splits.first_node.shape[0] - 1):

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from stream.recourse.audit_ledgers import Sums
-from stream.recourse.audit_splits import OPERATORS, Json, is_number, rounded
+from stream.recourse.audit_splits import OPERATORS, Json, Misshapen, is_number, number_at, rounded
 from stream.recourse.canonical import sha256
 
 STATUSES = ("ok", "no_feasible_recourse", "not_model_decline")
@@ -47,6 +47,8 @@ def verify(body: Json, body_sha256: str | None, recommendation: Json | None) -> 
             found.append(" ".join(fault.split()))  # names in it are the record's own, line breaks too  # noqa: PERF401
     except KeyError as error:
         found.append(" ".join(f"the record does not have the shape of an audit record: {error} is missing".split()))
+    except Misshapen as error:
+        found.append(" ".join(f"the record does not have the shape of an audit record: {error}".split()))
     except _OTHER_SHAPES as error:
         found.append(f"the record does not have the shape of an audit record ({type(error).__name__})")
     return found
@@ -60,6 +62,7 @@ def _faults(body: Json, body_sha256: str | None, recommendation: Json | None) ->
     yield from _identity(body)
     sums = Sums(body)
     yield from sums.query()
+    yield from _settings(body)
     yield from _figures(body)
     yield from _threshold(body, sums)
     if body["reasons_ledger"] is not None:
@@ -96,14 +99,14 @@ def _identity(body: Json) -> Iterator[str]:
 def _figures(body: Json) -> Iterator[str]:
     """Check what has no sum of its own for being a number of its kind."""
     for where, part in [("query", body), *((str(tier["tier"]), tier) for tier in body["tiers"])]:
-        margin, probability = part["margin"], part["probability"]
+        margin, probability = number_at(part, "margin"), part["probability"]
         if not is_number(probability):
             yield f"{where}: the probability is not a finite number"
         elif body["objective"] in PROBABILITIES and not 0 <= probability <= 1:
             yield f"{where}: the probability is not from 0 to 1"
         elif body["objective"] in NOT_NEGATIVE and probability < 0:
             yield f"{where}: the prediction is below 0, which this objective never gives"
-        elif not _fits_link(float(margin), probability, body["objective"]):
+        elif not _fits_link(margin, probability, body["objective"]):
             yield f"{where}: the probability is not that of the margin"
     for tier in body["tiers"]:
         if not is_number(tier["effort"]) or tier["effort"] < 0:
@@ -111,6 +114,15 @@ def _figures(body: Json) -> Iterator[str]:
         share = tier["robust_share"]
         if share is not None and (not is_number(share) or not 0 <= share <= 1):
             yield f"{tier['tier']}: robust_share is neither null nor from 0 to 1"
+
+
+def _settings(body: Json) -> Iterator[str]:
+    """Check what the bundle sets for every answer for being numbers of its kind."""
+    for key in ("epsilon", "beta"):
+        if number_at(body, key) < 0:
+            yield f"{key} is below 0"
+    if not all(is_number(scale) and scale > 0 for scale in body["scales"].values()):
+        yield "a scale is not a finite number above 0"
 
 
 def _fits_link(margin: float, probability: float, objective: str) -> bool:
@@ -139,8 +151,8 @@ def _threshold(body: Json, sums: Sums) -> Iterator[str]:
         if not _fits_threshold(body, sums.sign):
             yield "the cutoff is not the margin of the threshold"
         for where, part in [("query", body), *((str(tier["tier"]), tier) for tier in body["tiers"])]:
-            past = sums.sign * float(part["probability"]) >= sums.sign * threshold
-            if past != sums.accepts(float(part["margin"])):
+            past = sums.sign * number_at(part, "probability") >= sums.sign * threshold
+            if past != sums.accepts(number_at(part, "margin")):
                 yield f"{where}: the probability is on one side of the threshold, the margin on the other of the cutoff"
     else:
         yield "the scale of the threshold is unknown"
@@ -148,7 +160,7 @@ def _threshold(body: Json, sums: Sums) -> Iterator[str]:
 
 def _fits_threshold(body: Json, sign: int) -> bool:
     """Whether a cutoff can be that of a threshold on predictions, as far as the record tells."""
-    threshold, cutoff, objective = body["threshold"], float(body["cutoff_margin"]), body["objective"]
+    threshold, cutoff, objective = body["threshold"], number_at(body, "cutoff_margin"), body["objective"]
     if objective in THE_MARGIN:
         return cutoff == _cutoff(threshold, sign, body["library"])
     return objective in OF_THE_SIGN or _fits_link(cutoff, threshold, objective)
@@ -172,7 +184,7 @@ def _status(body: Json, sums: Sums) -> Iterator[str]:
         yield "the status is unknown"
     if (status == "ok") != bool(tiers):
         yield "the status does not fit the tiers"
-    declined = body["decision"]["decline_basis"] == "model" and not sums.accepts(float(body["margin"]))
+    declined = body["decision"]["decline_basis"] == "model" and not sums.accepts(number_at(body, "margin"))
     if declined == (status == "not_model_decline"):
         yield "the status does not fit the margin and the cutoff"
     if (body["reasons_ledger"] is None) != (status == "not_model_decline"):

@@ -6,6 +6,7 @@ Part of `audit.py`, and like it written apart from what writes records.
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -17,6 +18,11 @@ JUST_BELOW_ZERO: Final = math.nextafter(-ZERO_REACH, -math.inf)
 Json: TypeAlias = Mapping[str, Any]
 Sides: TypeAlias = frozenset[bool]  # which sides of a split values can go to, True is left; empty: it cannot be told
 ANY, UNTOLD = frozenset([True, False]), frozenset[bool]()
+WHOLE: Final = re.compile(r"0|-?[1-9][0-9]*")  # the one spelling of an integer that is kept as a text
+
+
+class Misshapen(ValueError):
+    """A field is not of the type that an audit record has there. The message names the field."""
 
 
 class Split(NamedTuple):
@@ -65,7 +71,7 @@ class SplitTable:
                 yield "splits: one does not say where a missing value goes"
             if row.categories is None and not is_number(row.threshold):
                 yield "splits: one on a number has no number for a threshold"
-            if row.categories is not None and not (row.threshold is None and _are_categories(row.categories)):
+            if row.categories is not None and not (row.threshold is None and are_categories(row.categories)):
                 yield "splits: one on a category has a threshold, or lists something else than words or numbers, once each"
             zero_fits = row.zero_is_missing is False or (self.library == "lightgbm" and row.categories is None)
             if type(row.zero_is_missing) is not bool or not zero_fits:
@@ -128,19 +134,62 @@ class SplitTable:
         return self.missing is not None and is_number(value) and rounded(value, self.library) == self.missing  # type: ignore[arg-type]
 
 
+def is_cell(cell: object) -> bool:
+    """Whether it is an interval that holds something: one of its ends never belongs to it, so they differ."""
+    if not isinstance(cell, dict) or cell.keys() != {"low", "high", "closed"} or cell["closed"] not in ("low", "high"):
+        return False
+    low, high = cell["low"], cell["high"]
+    if not all(end is None or is_number(end) for end in (low, high)):
+        return False
+    return low is None or high is None or low < high
+
+
 def _threshold(row: Split) -> float:
     if row.threshold is None:
         raise TypeError
     return float(row.threshold)
 
 
-def _are_categories(listed: object) -> bool:
-    return isinstance(listed, list) and all(map(is_category, listed)) and len(set(listed)) == len(listed)
+def are_categories(listed: object) -> bool:
+    """Whether these are words or numbers, not both, and once each."""
+    if not isinstance(listed, list) or not all(map(is_category, listed)) or len(set(listed)) != len(listed):
+        return False
+    return len({isinstance(one, str) for one in listed}) <= 1
 
 
 def is_category(value: object) -> bool:
     """Whether a JSON value can be a category: a word or a finite number."""
     return isinstance(value, str) or is_number(value)
+
+
+def number_at(part: Json, key: str) -> float:
+    """Give a field that must be a finite number. Raises: Misshapen, KeyError."""
+    if not is_number(part[key]):
+        message = f"{key} is not a finite number"
+        raise Misshapen(message)
+    return float(part[key])
+
+
+def count_at(part: Json, key: str, least: int = 0) -> int:
+    """Give a field that must be a whole number from `least` on, as JSON writes one. Raises: Misshapen, KeyError."""
+    value = part[key]
+    if type(value) is not int or value < least:
+        message = f"{key} is not a whole number from {least} on"
+        raise Misshapen(message)
+    return value
+
+
+def integer_at(part: Json, key: str) -> int:
+    """Give a field that must be an integer of any size, as a text of digits alone. Raises: Misshapen, KeyError."""
+    return integer(part[key], key)
+
+
+def integer(value: object, what: str) -> int:
+    """Give an integer that must be a text of digits; `what` is what the message calls it. Raises: Misshapen."""
+    if not isinstance(value, str) or WHOLE.fullmatch(value) is None:
+        message = f"{what} is not an integer written in digits alone"
+        raise Misshapen(message)
+    return int(value)
 
 
 def is_number(value: object) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Literal, TypeAlias
 
@@ -26,7 +26,7 @@ from stream.errors import (
     shown,
 )
 from stream.events import Value
-from stream.forest.trees import Forest, Word
+from stream.forest.trees import ZERO_IS_MISSING, Forest, Word
 from stream.recourse.features_table import FeatureTable, as_double, is_number
 from stream.recourse.toml_files import read_toml
 
@@ -193,10 +193,13 @@ def _code(rule: FeatureRule, codes: Mapping[Word, float] | None, value: Word) ->
         wanted = (
             "a number" if codes is None else f"one of the {'numbers' if kind is float else 'words'} of its categories"
         )
-        msg = f"{rule.name} must be {wanted}, or null"
+        truth = "; for true and false write 1 and 0" if isinstance(value, bool) and kind is float else ""
+        msg = f"{rule.name} must be {wanted}, or null{truth}"
         raise WrongFeatureType(msg)
     if value not in codes:
-        msg = f"{rule.name} holds a category that features.toml does not list; the model never saw it"
+        msg = (
+            f"{rule.name} holds a category that neither features.toml nor the model file lists; the model never saw it"
+        )
         raise UnknownCategory(msg)
     return codes[value]
 
@@ -239,10 +242,25 @@ def read_features(
 
 
 def rules_for(forest: Forest, text: str) -> FeatureRules:
-    """Read features.toml for a model, with all that its file says of its features. Raises: as `read_features`."""
-    return read_features(
+    """Read features.toml for a model, with all that its file says of its features. Raises: as `read_features`.
+
+    Where the model takes zero for missing at every split on a feature, zero is one of its `no_record` values.
+    """
+    read = read_features(
         text, forest.features, words=forest.words, is_category=forest.is_category, missing=forest.missing
     )
+    rules = tuple(
+        replace(rule, no_record=(*rule.no_record, 0.0))
+        if _zero_is_missing(forest, j) and 0.0 not in rule.no_record
+        else rule
+        for j, rule in enumerate(read.rules)
+    )
+    return replace(read, rules=rules)
+
+
+def _zero_is_missing(forest: Forest, feature: int) -> bool:
+    kinds = forest.kind[forest.split_feature == feature]
+    return len(kinds) > 0 and bool((kinds == ZERO_IS_MISSING).all())
 
 
 def _some(names: list[str]) -> str:

@@ -111,6 +111,10 @@ class FeatureTable:
             self.refuse("categories", 'needs type = "category"')
         is_texts = isinstance(said, list) and bool(said) and all(isinstance(word, str) for word in said)
         is_numbers = isinstance(said, list) and bool(said) and all(map(is_number, said))
+        if isinstance(said, list) and any(isinstance(word, bool) for word in said):
+            self.refuse(
+                "categories", "holds true or false, which are 1 and 0 to the model: write 0 and 1, as decisions do"
+            )
         if not is_texts and not (is_numbers and (of_model or words is not None)):
             self.refuse("categories", "must be a list of words, in the order of the codes 0, 1, 2, ...")
         found: tuple[Word, ...] = tuple(said) if is_texts else tuple(as_double(number) for number in said)
@@ -130,7 +134,17 @@ class FeatureTable:
         self.refuse(
             "categories",
             f"are not those that the model was trained on: at place {at} (from 0) there is {here} and in the model "
-            f"{there}; leave `categories` out, or list them in the model's order",
+            f"{there}; leave `categories` out, or list them in the model's order{self._truth(found, words)}",
+        )
+
+    @staticmethod
+    def _truth(found: tuple[Word, ...], words: tuple[Word, ...]) -> str:
+        """What to say to who lists words for truth values, which the model file holds as numbers."""
+        are_words = {str(word).lower() for word in found} == {"true", "false"}
+        return (
+            " (true and false are the numbers 1 and 0: decisions say these)"
+            if are_words and set(words) <= {0.0, 1.0}
+            else ""
         )
 
     def reason(self, label: str, *, of_model: bool) -> dict[str, str]:

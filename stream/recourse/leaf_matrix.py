@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -63,9 +62,9 @@ class LeafMatrix:
         return self.category_codes[span], self.category_counts[span]
 
 
-def from_arrays(arrays: Mapping[str, NDArray[Any]]) -> LeafMatrix:
-    """Put a leaf matrix together from stored arrays. Raises KeyError for one that is absent."""
-    return LeafMatrix(**{f.name: arrays[f.name] for f in fields(LeafMatrix)})
+def code_type(forest: Forest) -> np.dtype[Any]:
+    """The narrowest unsigned integer that holds every leaf's place within its own tree."""
+    return np.min_scalar_type(int(np.diff(forest.first_leaf).max()) - 1)
 
 
 def build_leaf_matrix(
@@ -78,7 +77,6 @@ def build_leaf_matrix(
     slots = leaf_slots(forest, rows)
     native = margins(forest, slots)
     order = np.argsort(native if approve == "above" else -native, kind="stable")
-    code_type = np.min_scalar_type(int(np.diff(forest.first_leaf).max()) - 1)
     recorded = without_no_record(rows, rules)
     scales = np.array([_scale(column) for column in recorded.T])
     seen = [
@@ -88,7 +86,7 @@ def build_leaf_matrix(
         for rule, column in zip(rules.rules, recorded.T, strict=True)
     ]
     return LeafMatrix(
-        codes=np.ascontiguousarray((slots - forest.first_leaf[:-1])[order].astype(code_type)),
+        codes=np.ascontiguousarray((slots - forest.first_leaf[:-1])[order].astype(code_type(forest))),
         cells=np.ascontiguousarray(cells_of(forest).of(rows)[order]),
         rows=np.ascontiguousarray(recorded[order]),
         margins=native[order],

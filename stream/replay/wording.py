@@ -54,7 +54,7 @@ REASON_WORDS: Final[Mapping[str, str]] = {
     "UnknownFeature": "the decision has a feature that the model does not have",
     "WrongFeatureType": "a number where the model takes a word, or a word where it takes a number",
     "NonFiniteFeature": "a feature is infinite, or too large for the model",
-    "UnknownCategory": "a word that features.toml does not list",
+    "UnknownCategory": "a category that neither features.toml nor the model file lists",
     "OverrideRefused": "a policy override that these rules refuse",
     "ModelNotPublished": "nobody published the model, or gave it with --bundle",
     "ClaimMismatch": "the decider's margin or probability is not what its model gives",

@@ -24,7 +24,7 @@ import pyarrow.parquet
 from fastavro.schema import SchemaParseException, UnknownType
 
 from stream.bundle.table_faults import without_cells
-from stream.errors import ConfigurationError, MalformedRecord, PoisonError
+from stream.errors import ConfigurationError, InvalidDecision, MalformedRecord, PoisonError, WrongFeatureType
 from stream.events import Decision
 from stream.wire.avro_records import LIBRARY_FAULTS
 from stream.wire.decisions import decision_of, json_object
@@ -37,6 +37,8 @@ _OWN_COLUMNS: Final = (
 )  # fmt: skip
 _NUMBERS: Final = ("margin", "probability", "threshold")
 _MISSING_WORDS: Final = ("", "NA", "NaN", "nan", "null", "NULL", "N/A")
+_TRUE: Final = ("True", "true", "TRUE")
+_FALSE: Final = ("False", "false", "FALSE")
 _AVRO_FILE_FAULTS: Final = (*LIBRARY_FAULTS, zlib.error, lzma.LZMAError, SchemaParseException, UnknownType)
 
 
@@ -125,19 +127,26 @@ def _avro(path: Path) -> Iterator[Mapping[str, Any]]:
             raise ConfigurationError(msg) from None
 
 
-def _csv(path: Path, flat: FlatRows) -> Iterator[Mapping[str, Any]]:
-    numbers = {*flat.features, *_NUMBERS} - flat.words.keys()
+def _csv(path: Path, flat: FlatRows) -> Iterator[Mapping[str, Any] | Row]:
+    numbers = {*flat.features, *(name for name in _NUMBERS if name not in flat.passed_over)} - flat.words.keys()
     with pyarrow.csv.open_csv(path) as reader:
         names = reader.schema.names
     _check_columns(names, path, flat)
     options = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
     first = 0
+    holds_truth: dict[str, bool] = {}  # per column, as the first batch with a cell in it shows
     with pyarrow.csv.open_csv(path, convert_options=options) as reader:
         for batch in reader:
             cells = {name: _cells(batch.column(k), name, flat) for k, name in enumerate(names)}
-            for name in numbers & cells.keys():
-                cells[name] = _doubles(cells[name], name, first)
-            yield from _rows_of(pa.RecordBatch.from_arrays([cells[name] for name in names], names))
+            faults: dict[int, str] = {}  # row of the batch -> its first column that is no number
+            for name in (name for name in names if name in numbers):
+                trimmed = pc.utf8_trim_whitespace(cells[name])
+                if trimmed.null_count < len(trimmed):
+                    holds_truth.setdefault(name, name in flat.features and _holds_truth(trimmed))
+                cells[name], wrong = _doubles(_as_numbers(trimmed) if holds_truth.get(name) else trimmed)
+                faults = dict.fromkeys(wrong, name) | faults
+            for k, fields in enumerate(_rows_of(pa.RecordBatch.from_arrays([cells[name] for name in names], names))):
+                yield _faulty(first + k, fields, faults[k], flat) if k in faults else fields
             first += batch.num_rows
 
 
@@ -147,28 +156,51 @@ def _cells(column: pa.Array, name: str, flat: FlatRows) -> pa.Array:
     return pc.if_else(pc.is_in(column, pa.array(missing)), None, column)
 
 
-def _doubles(column: pa.Array, name: str, first: int) -> pa.Array:
-    trimmed = pc.utf8_trim_whitespace(column)
-    try:
-        return trimmed.cast(pa.float64())
-    except pa.ArrowInvalid:
-        row = next(first + k for k, cell in enumerate(trimmed.to_pylist()) if not _is_number(cell))
-        msg = f"column {name} of row {row} (from 0) is no number"
-        raise ValueError(msg) from None
+def _holds_truth(column: pa.Array) -> bool:
+    """Whether a column of texts says true and false: such words are there, and no number but 0 and 1.
 
-
-def _is_number(cell: str | None) -> bool:
-    try:
-        pa.scalar(cell).cast(pa.float64())
-    except pa.ArrowInvalid:
+    Elsewhere, as among incomes, such a word is a fault of its row.
+    """
+    words = pa.array([*_TRUE, *_FALSE])
+    if not pc.any(pc.is_in(column, words)).as_py():
         return False
-    return True
+    return all(cell in words.to_pylist() or _number(cell) in (None, 0.0, 1.0) for cell in pc.unique(column).to_pylist())
+
+
+def _as_numbers(column: pa.Array) -> pa.Array:
+    said = pc.if_else(pc.is_in(column, pa.array(_TRUE)), "1", column)
+    return pc.if_else(pc.is_in(said, pa.array(_FALSE)), "0", said)
+
+
+def _doubles(column: pa.Array) -> tuple[pa.Array, list[int]]:
+    """Read texts as doubles; give the places of those that are no number, which become nulls."""
+    try:
+        return column.cast(pa.float64()), []
+    except pa.ArrowInvalid:
+        cells = column.to_pylist()
+        numbers = [_number(cell) for cell in cells]
+        wrong = [k for k, cell in enumerate(cells) if cell is not None and numbers[k] is None]
+        return pa.array(numbers, pa.float64()), wrong
+
+
+def _number(cell: str | None) -> float | None:
+    try:
+        number: float | None = pa.scalar(cell, pa.string()).cast(pa.float64()).as_py()
+    except pa.ArrowInvalid:
+        return None
+    return number
 
 
 def _table(file: pyarrow.parquet.ParquetFile, path: Path, flat: FlatRows) -> Iterator[Mapping[str, Any]]:
     _check_columns(file.schema_arrow.names, path, flat)
     for batch in file.iter_batches(BATCH_ROWS):
-        yield from _rows_of(batch)
+        columns = [_without_truth(batch.column(k), name, flat) for k, name in enumerate(batch.schema.names)]
+        yield from _rows_of(pa.RecordBatch.from_arrays(columns, batch.schema.names))
+
+
+def _without_truth(column: pa.Array, name: str, flat: FlatRows) -> pa.Array:
+    """A feature's column of truth values as the numbers 1 and 0, which is how both libraries train on one."""
+    return column.cast(pa.float64()) if name in flat.features and pa.types.is_boolean(column.type) else column
 
 
 def _rows_of(batch: pa.RecordBatch) -> Iterator[Mapping[str, Any]]:
@@ -188,24 +220,46 @@ def _check_columns(names: list[str], path: Path, flat: FlatRows) -> None:
 
 
 def _row(number: int, fields: Mapping[str, Any], flat: FlatRows) -> Row:
-    is_whole = "features" in fields and "features" not in flat.features
-    foreign = {*flat.features, *flat.passed_over}
-    own = fields if is_whole else {c: fields[c] for c in _OWN_COLUMNS if c in fields and c not in foreign}
-    given, outcome = own.get("decision_id"), own.get("outcome")
-    name, decided = str(number if given is None else given), outcome is not None
+    own = _own(fields, flat)
+    name, decided = _named(number, own)
     whole: dict[str, Any] = {"decision_id": name, **{key: _as_json(value) for key, value in own.items()}}
-    if not is_whole:
+    if not _is_whole(fields, flat):
         whole |= {
             "decision_id": name,
             "model_id": flat.model_id,
             "model_version": flat.model_version,
-            "outcome": outcome if decided else "declined",
+            "outcome": own["outcome"] if decided else "declined",
             "features": {f: _missing_as_none(fields[f]) for f in flat.features if f in fields},
         }
     try:
         return Row(name=name, decision=decision_of(whole, timed=False), decided=decided)
     except PoisonError as error:
         return Row(name=name, decision=error, decided=decided)
+
+
+def _faulty(number: int, fields: Mapping[str, Any], column: str, flat: FlatRows) -> Row:
+    """A row of a CSV file with a text where a number is due."""
+    name, decided = _named(number, _own(fields, flat))
+    fault = WrongFeatureType if column in flat.features else InvalidDecision
+    return Row(name=name, decision=fault(f"column {column} of row {number} (from 0) is no number"), decided=decided)
+
+
+def _named(number: int, own: Mapping[str, Any]) -> tuple[str, bool]:
+    """What a row is called, and whether it brought its own outcome."""
+    given = own.get("decision_id")
+    return str(number if given is None else given), own.get("outcome") is not None
+
+
+def _is_whole(fields: Mapping[str, Any], flat: FlatRows) -> bool:
+    return "features" in fields and "features" not in flat.features
+
+
+def _own(fields: Mapping[str, Any], flat: FlatRows) -> Mapping[str, Any]:
+    """A decision's own fields of a row: all of a whole decision, and of a flat row those that are no features."""
+    if _is_whole(fields, flat):
+        return fields
+    foreign = {*flat.features, *flat.passed_over}
+    return {c: fields[c] for c in _OWN_COLUMNS if c in fields and c not in foreign}
 
 
 def _as_json(value: Any) -> Any:  # noqa: ANN401  (a cell of any type; decision_of checks it)

@@ -247,7 +247,8 @@ def _features(features: object) -> Mapping[str, Value]:
 
 def _feature(name: str, value: object) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool):
-        msg = f"decision: feature {_shown(name)} must be a number, a text or null"
+        truth = "; for true and false write 1 and 0" if isinstance(value, bool) else ""
+        msg = f"decision: feature {_shown(name)} must be a number, a text or null{truth}"
         raise WrongFeatureType(msg)
     number = _double(value)
     if number is None:

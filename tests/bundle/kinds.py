@@ -138,16 +138,18 @@ def stopped(*, trees: str, **settings: Any) -> Made:
     return Made(suffix=".json", content=bytes(booster.save_raw("json")), pool=made.pool, flags=made.flags)
 
 
-def lightgbm_stopped() -> Made:
-    """A LightGBM model that stopped early."""
+def lightgbm_stopped(saved: int | None = None, **flags: Any) -> Made:
+    """A LightGBM model that stopped early, saved up to its best iteration, or with -1 whole."""
     pool = table()
     data = lgb.Dataset(pool.to_numpy(), target(), feature_name=list(NAMES), free_raw_data=False)
     held_out = data.create_valid(pool.to_numpy()[:40], 1 - target()[:40])
     settings = {"objective": "binary", "verbose": -1, "num_threads": 1}
     callbacks: list[Callable[..., Any]] = [lgb.early_stopping(1, verbose=False)]
-    booster = lgb.train(settings, data, 9, valid_sets=[held_out], callbacks=callbacks)
+    booster = lgb.train(settings, data, 9, valid_sets=[held_out], callbacks=callbacks, keep_training_booster=True)
     assert 0 < booster.best_iteration < 9
-    return Made(suffix=".txt", content=booster.model_to_string().encode(), pool=pool)
+    text = booster.model_to_string(num_iteration=saved)
+    assert (text.count("Tree=") == booster.best_iteration) == (saved is None)
+    return Made(suffix=".txt", content=text.encode(), pool=pool, flags=flags)
 
 
 def own_objective() -> Made:
@@ -229,6 +231,7 @@ XGBOOST: Final[dict[str, Kind]] = {
         {"categories": "words", "cities": NUMBERS},
         categories="words",
         max_cat_to_onehot=1,
+        old="words",
     ),
     "words beyond ASCII": one(
         xgboost, categories="words", cities=BEYOND_ASCII, listed=BEYOND_ASCII, max_cat_to_onehot=1
@@ -272,7 +275,9 @@ LIGHTGBM: Final[dict[str, Kind]] = {
     "`cross_entropy_lambda`": one(lightgbm, learns="share", objective="cross_entropy_lambda"),
     "DART": one(lightgbm, boosting="dart", drop_rate=0.5, skip_drop=0.0, old="dart"),
     "random forests (`boosting=rf`)": one(lightgbm, boosting="rf", bagging_freq=1, bagging_fraction=0.6, old="rf"),
-    "early stopping": one(lightgbm_stopped, old="early"),
+    "early stopping": one(
+        lightgbm_stopped, {"trees": "all"}, {"saved": -1}, {"saved": -1, "trees": "all"}, old="early"
+    ),
     "missing values by NaN, and by none (`use_missing=false`)": one(lightgbm, {}, use_missing=False, old="no-missing"),
     "`zero_as_missing`": one(lightgbm, zero_as_missing=True, old="zero-as-missing"),
     "categories as codes": one(lightgbm, categories="codes", old="codes"),

@@ -156,7 +156,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "model.txt cannot be read": {"model_path": Path("nowhere/model.txt")},
     "features.toml cannot be read": {"features_path": Path("nowhere/features.toml")},
     "is not UTF-8": {"features_path": "latin.toml"},
-    "no table for: f3": {"features_path": "short.toml"},
+    "have no table there: 'f3'; add a table": {"features_path": "short.toml"},
     "is not text": {"model_path": "latin.txt"},
     "none of .csv": {"pool_path": Path("pool.xlsx")},
     "pool nowhere.csv cannot be read": {"pool_path": Path("nowhere.csv")},
@@ -246,3 +246,18 @@ def test_a_bundle_may_move(tmp_path: Path) -> None:
     built = inputs(tmp_path).build()
     shutil.copytree(built.folder, tmp_path / "moved")
     assert open_bundle(tmp_path / "moved").identity["bundle_sha256"] == built.bundle_sha256
+
+
+def test_a_pool_number_beyond_what_the_model_computes_with_is_refused(tmp_path: Path) -> None:
+    """Given 1e39 in a cell, a bundle of XGBoost, which refuses it too, names column and row; LightGBM computes with it."""
+    rows, target = USUAL.data()
+    rows[2, 1] = 1e39
+    forms: list[tuple[ModelForm, bool]] = [("json", True), ("txt", False)]
+    for form, refused in forms:
+        given = inputs(tmp_path / form, form)
+        write_pool(given.folder / "pool.csv", rows, target)
+        if refused:
+            with pytest.raises(ConfigurationError, match=r"column 'f1' holds a number .* float32.* in row 2 "):
+                given.build()
+        else:
+            assert given.build().manifest["pool"]["rows"] == len(rows)

@@ -71,7 +71,7 @@ def test_one_score_that_differs_in_its_last_bit_refuses_the_bundle(tmp_path: Pat
     ours = scores[7]
     scores[3] = np.nan
     scores[7] = np.nextafter(ours, scores.dtype.type(1))
-    told = rf"1 of {USUAL.rows - 1} rows differ, first row 7 of the pool \(from 0\): probability {scores[7]!s} claimed, {ours!s} by the model$"
+    told = rf"1 of {USUAL.rows - 1} rows differ, first row 7 of the pool \(from 0\): probability {scores[7]!s} claimed, {ours!s} by the model; no other reading .* compare the model file and the pool"
     with pytest.raises(ClaimsDiffer, match=told):
         build(given, scores)
     assert not (tmp_path / "bundle").exists()
@@ -143,8 +143,65 @@ def test_where_the_other_trees_fit_it_is_said(tmp_path: Path) -> None:
 def test_where_the_other_scale_fits_it_is_said(tmp_path: Path) -> None:
     """Given margins as if they were probabilities, then the error names the scale."""
     given = inputs(tmp_path)
-    with pytest.raises(ClaimsDiffer, match=r"; they are all equal as --claim-scale margin$"):
+    with pytest.raises(ClaimsDiffer, match=r"; with --claim-scale margin all of them are equal$"):
         build(given, scores_of(given, "margin"))
+
+
+@pytest.mark.parametrize(("iterations", "trees"), [(BEST_ITERATION + 1, "best"), (0, "all")])
+def test_where_the_other_scale_fits_one_choice_of_trees_both_are_said(
+    tmp_path: Path, iterations: int, trees: Any
+) -> None:
+    """Given margins of an early-stopped model as if they were probabilities, then the error names the trees and the scale, and with the latter the claims decide."""
+    given = early(tmp_path)
+    matrix = xgb.DMatrix(USUAL.data()[0], feature_names=USUAL.names)
+    margins = given.booster.predict(matrix, iteration_range=(0, iterations), output_margin=True)
+    told = rf"neither reading .*; with --trees {trees} --claim-scale margin all of them are equal$"
+    with pytest.raises(ClaimsDiffer, match=told):
+        build(given, margins)
+    assert build(given, margins, claim_scale="margin").manifest["trees"] == trees
+
+
+def test_where_an_early_stopped_model_was_told_a_usual_sentinel_it_is_said(tmp_path: Path) -> None:
+    """Given scores of the best trees of an XGBoost that takes -999 for missing, then the error names both flags."""
+    recipe = dataclasses.replace(USUAL, sentinel=-999.0)
+    given = inputs(tmp_path)
+    booster = xgboost_model(recipe)
+    booster.set_attr(best_iteration=str(BEST_ITERATION))
+    booster.save_model(given.model)
+    rows, target = recipe.data()
+    scores = booster.predict(xgboost_matrix(rows, recipe), iteration_range=(0, BEST_ITERATION + 1))
+    columns = {name: pa.array(rows[:, i]) for i, name in enumerate(USUAL.names)}
+    write_table(tmp_path / "scored.csv", pa.table({**columns, "target": pa.array(target), "score": pa.array(scores)}))
+    with pytest.raises(ClaimsDiffer, match=r"neither .*; with --trees best --missing -999 all of them are equal$"):
+        given.build(pool_path=tmp_path / "scored.csv", claim_column="score")
+
+
+def test_where_an_early_stopped_model_s_scores_were_rounded_it_is_said(tmp_path: Path) -> None:
+    """Given the best trees' scores with five decimals, then the error names the trees and the rounding."""
+    given = early(tmp_path)
+    rounded = [round(score, 5) for score in by(given, BEST_ITERATION + 1).tolist()]
+    with pytest.raises(
+        ClaimsDiffer, match=r"; with --trees best they are all equal once ours are rounded to 5 decimals"
+    ):
+        build(given, rounded)
+
+
+def test_a_lightgbm_file_holds_one_choice_of_trees(tmp_path: Path) -> None:
+    """Given a text with trees past the best iteration, then all of them are used, and --trees best is refused with what to do."""
+    given = inputs(tmp_path, "txt")
+    given.booster.best_iteration = BEST_ITERATION
+    given.booster.save_model(given.model, num_iteration=-1)
+    with pytest.raises(
+        ModelRefused, match=r"names no best iteration.*save_model\(num_iteration=booster.best_iteration\)"
+    ):
+        given.build(trees="best")
+    every = given.booster.predict(USUAL.data()[0], num_iteration=-1)
+    built = build(given, every, trees="all")
+    assert built.manifest["trees_used"] == USUAL.trees
+    given.booster.save_model(given.model)
+    assert given.build("best").manifest["trees_used"] == BEST_ITERATION
+    with pytest.raises(ClaimsDiffer, match="of the pool"):
+        build(given, every, out_dir=tmp_path / "other")
 
 
 def test_where_a_usual_sentinel_fits_it_is_said(tmp_path: Path) -> None:

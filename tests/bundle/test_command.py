@@ -68,7 +68,7 @@ def test_a_build_says_what_it_compared_and_with_which_library(tmp_path: Path) ->
     """Given a model with words, then text and JSON count rows of each kind, those in words too, and name the library's version."""
     made = next(LIGHTGBM["categories of a DataFrame, with their words in the file"].models())
     (tmp_path / "model.txt").write_bytes(made.content)
-    made.pool.assign(target=0).to_csv(tmp_path / "pool.csv", index=False)
+    made.pool.assign(target=0, debt=made.pool["debt"].round()).to_csv(tmp_path / "pool.csv", index=False)
     types = {"income": "number", "debt": "number", "city": "category"}
     tables = [f'[{name}]\ntype = "{kind}"\nmutability = "mutable"\n' for name, kind in types.items()]
     (tmp_path / "features.toml").write_text("".join(tables))
@@ -78,7 +78,8 @@ def test_a_build_says_what_it_compared_and_with_which_library(tmp_path: Path) ->
     assert f"  compared      {probe['rows']:,} rows with lightgbm {lgb.__version__}, every bit equal:\n" in told
     assert (
         f"{probe['pool_rows']:,} of the pool, {probe['threshold_rows']:,} around thresholds, {probe['category_rows']:,} on categories, "
-        f"{probe['tripping_rows']:,} missing, zero and the like, {probe['combination_rows']:,} combinations, {probe['word_rows']:,} in words\n"
+        f"{probe['tripping_rows']:,} missing, zero and the like, {probe['combination_rows']:,} combinations, {probe['node_rows']:,} at splits, "
+        f"{probe['word_rows']:,} in words, {probe['integer_rows']:,} in integers, {probe['leaf_rows']:,} at leaves\n"
     ) in told
     assert probe["library_version"] == lgb.__version__
     assert min(probe[name] for name in probe if name.endswith("rows")) > 0

@@ -12,7 +12,10 @@ import pytest
 from stream.bundle.build import Built, build_bundle
 from stream.bundle.kept_probes import PROBES_KEPT_MAX
 from stream.bundle.open import open_bundle
+from stream.bundle.probe_leaves import LEAVES_OF_TREE_MAX
+from stream.bundle.probe_nodes import CODE_ROWS_MAX, CODES_OF_NODE_MAX, CODES_OF_NODE_MIN, NODES_PROBED_MAX
 from stream.bundle.probe_rows import COMBINATIONS
+from stream.bundle.probe_tables import INTEGER_POOL_ROWS
 from stream.errors import ConfigurationError
 from tests.bundle.kinds import LIGHTGBM, NAMES, OLD, XGBOOST, Kind, Made
 
@@ -100,6 +103,14 @@ def test_a_model_that_the_table_calls_refused_is_refused_in_those_words(row: Row
         assert "\n" not in str(refusal.value)
 
 
+def is_kept(row: Row, folder: Path) -> bool:
+    """Whether a folder of old files holds one of the row's kind; where the row tells of words in the file, one that has them."""
+    if not list(folder.glob(f"{row.kind.old}.*")):
+        return False
+    expected = json.loads((folder / f"{row.kind.old}.expected.json").read_text("utf-8"))
+    return "with their words in the file" not in row.title or any(expected["words"])
+
+
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_the_oldest_file_is_the_one_that_is_kept_or_is_of_the_locked_version(row: Row) -> None:
     """Given a row, when the kept old files are listed, then the oldest of its kind is of the version that it names."""
@@ -110,9 +121,7 @@ def test_the_oldest_file_is_the_one_that_is_kept_or_is_of_the_locked_version(row
         assert locked is not None
         assert row.since == locked[1]
         return
-    versions = [
-        folder.name.split("-")[1] for folder in OLD.glob(f"{library}-*") if list(folder.glob(f"{row.kind.old}.*"))
-    ]
+    versions = [folder.name.split("-")[1] for folder in OLD.glob(f"{library}-*") if is_kept(row, folder)]
     assert row.since == min(versions, key=lambda version: [int(part) for part in version.split(".")])
 
 
@@ -121,6 +130,11 @@ def test_the_page_says_how_many_rows_the_gate_asks_and_keeps() -> None:
     text = (REPOSITORY / "docs" / "models.md").read_text("utf-8")
     assert f"- on {COMBINATIONS:,} rows with several features" in text
     assert f"Up to {PROBES_KEPT_MAX:,} of these rows" in text
+    assert f"put onto up to {CODES_OF_NODE_MAX} codes" in text
+    assert f"up to {INTEGER_POOL_ROWS:,} of its rows" in text
+    asks = text.replace("\n", " ")
+    bounds = f"{CODE_ROWS_MAX:,} codes over all splits (but {CODES_OF_NODE_MIN} of each), and {LEAVES_OF_TREE_MAX:,} leaves of a tree"
+    assert f"at most {NODES_PROBED_MAX:,} splits, each distinct feature and threshold first, {bounds}" in asks
 
 
 def test_a_table_of_words_is_asked_in_another_order_than_the_training_s(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stream.bundle.build import Built
-from stream.bundle.manifest import FORMAT_VERSION, MANIFEST, encode_manifest
+from stream.bundle.manifest import FORMAT_VERSION, MANIFEST, digest_of_file, encode_manifest
 from stream.bundle.open import open_bundle
 from stream.errors import BundleUnavailable, ConfigurationError, CorruptionError
 from tests.bundle.inputs import inputs
@@ -104,6 +104,16 @@ def test_an_array_that_is_none_is_corrupt_even_unverified(built: Built) -> None:
     (built.folder / "leaf_matrix" / "rows.npy").write_bytes(b"garbage")
     with pytest.raises(CorruptionError, match=r"rows\.npy cannot be mapped"):
         open_bundle(built.folder, verify=False)
+
+
+@pytest.mark.parametrize("path", ["probes/rows.npy", "leaf_matrix/codes.npy", "leaf_matrix/category_start.npy"])
+@pytest.mark.parametrize("verify", [True, False])
+def test_an_array_of_another_form_is_corrupt_though_its_digest_fits(built: Built, path: str, *, verify: bool) -> None:
+    """Given an array without a dimension, digests mended, opening refuses it, verified or not."""
+    np.save(built.folder / path, np.array(3))
+    rewrite(built, files=built.manifest["files"] | {path: digest_of_file(built.folder / path)})
+    with pytest.raises(CorruptionError, match=r"build (or fetch )?the bundle again"):
+        open_bundle(built.folder, verify=verify)
 
 
 def test_a_manifest_without_a_model_is_corrupt(built: Built) -> None:

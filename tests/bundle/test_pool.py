@@ -82,6 +82,17 @@ def test_categories_that_are_numbers_become_their_codes(tmp_path: Path, name: st
         read_pool(tmp_path / name, rules, target_column=None, missing=-999.0)
 
 
+def test_a_category_that_looks_like_the_sentinel_is_a_category(tmp_path: Path) -> None:
+    """Given training categories -1, 0 and 5 and a sentinel that is one of them, then its cells are that category, as in a decision, and only empty ones are missing."""
+    for sentinel in (5.0, -1.0):
+        toml = '[a]\ntype = "category"\nmutability = "mutable"\n'
+        rules = read_features(toml, ("a",), words=((-1.0, 0.0, 5.0),), is_category=(True,))
+        write_table(tmp_path / "pool.parquet", pa.table({"a": pa.array([5.0, -1.0, 0.0, None])}))
+        rows = read_pool(tmp_path / "pool.parquet", rules, target_column=None, missing=sentinel).rows[:, 0]
+        assert rows[:3].tolist() == [rules.encode({"a": word})[0] for word in (5.0, -1.0, 0.0)]
+        assert np.isnan(rows[3])
+
+
 def test_words_of_the_model_file_are_read_as_words(tmp_path: Path) -> None:
     """Given training categories in a model file that features.toml does not list, then the pool's words become their codes."""
     rules = read_features(

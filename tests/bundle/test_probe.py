@@ -3,20 +3,22 @@ from __future__ import annotations
 import dataclasses
 import re
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
+from stream.bundle.owner import XgboostOwner
 from stream.bundle.probe import probe
 from stream.bundle.probe_rows import COMBINATIONS, TRIPPING
 from stream.errors import ProbeMismatch
 from stream.events import ThresholdScale
 from stream.forest.cutoffs import Approve
 from stream.forest.link import Link, link_of
-from stream.forest.trees import CATEGORY, Floats, Forest
-from stream.forest.walk import leaf_slots, margins_of
+from stream.forest.trees import CATEGORY, INSIDE, Floats, Forest
+from stream.forest.walk import leaf_slots, margins, margins_of
 from tests.bundle.kinds import BEYOND_ASCII, LIGHTGBM, XGBOOST, Made, xgboost
-from tests.forest.models import USUAL, Recipe, forest_of, lightgbm_model, owner_of, xgboost_model
+from tests.forest.models import USUAL, forest_of, lightgbm_model, owner_of, xgboost_model
 
 LIBRARIES = [xgboost_model, lightgbm_model]
 POOL = USUAL.data()[0]
@@ -67,20 +69,26 @@ def test_a_true_forest_passes_and_every_kind_was_asked(model: Any) -> None:
     report = probe(forest, link_of(forest), file_of(booster), POOL, progress=lambda *told: heard.append(told))
     thresholds = sum(len(forest.thresholds(j)) for j in range(4))
     assert report.counts["threshold"] > 2 * thresholds
-    assert report.counts | {"threshold": 0} == {
+    splits = int((forest.left != INSIDE).sum())
+    assert report.counts["node"] >= 6 * splits - 2 * (forest.threshold > np.finfo(np.float32).max).sum()
+    assert report.counts | {"threshold": 0, "node": 0} == {
         "pool": len(POOL),
         "threshold": 0,
         "category": 0,
         "tripping": len(TRIPPING) * 4,
         "combination": COMBINATIONS,
+        "node": 0,
     }
     assert heard[-1] == (report.rows, report.rows)
-    assert (report.library, report.word_rows) == (forest.library, 0)
+    assert [done for done, _ in heard] == sorted({done for done, _ in heard})
+    assert report.leaf_rows + report.leaves_unreachable == len(forest.weight)
+    assert report.splits == splits
+    assert (report.library, report.word_rows, report.integer_rows) == (forest.library, 0, 0)
 
 
 @pytest.mark.parametrize("model", LIBRARIES)
 def test_a_threshold_one_ulp_off_is_found(model: Any) -> None:
-    """Given a forest with one threshold moved by one ulp, the row on that threshold finds it and names tree and node."""
+    """Given a forest with a root's threshold moved by one ulp, when refused, then the message names the tree and the node."""
     booster = model(USUAL)
     forest = forest_of(booster)
     root = int(forest.first_node[7])
@@ -122,7 +130,7 @@ def test_a_refusal_names_the_row_what_was_put_there_the_node_and_both_margins() 
 
 @pytest.mark.parametrize("model", LIBRARIES)
 def test_a_default_direction_the_wrong_way_is_found(model: Any) -> None:
-    """Given a forest that sends missing values the other way at one node, the gate finds it."""
+    """Given a forest that sends missing values the other way at the first root, then the gate names the tree and the node."""
     booster = model(USUAL)
     forest = forest_of(booster)
     other_way = forest.default_left.copy()
@@ -133,13 +141,31 @@ def test_a_default_direction_the_wrong_way_is_found(model: Any) -> None:
 
 @pytest.mark.parametrize("model", LIBRARIES)
 def test_a_leaf_one_ulp_off_is_found(model: Any) -> None:
-    """Given a forest with one leaf off by the last bits that its margins show, the gate finds the margin."""
+    """Given a forest with one leaf off by one ulp of its own, which no margin shows, then its tree alone does, and both numbers are told."""
     booster = model(USUAL)
     forest = forest_of(booster)
-    weight = forest.weight.copy()
-    weight[0] += np.spacing(weight.dtype.type(1))
+    slots = leaf_slots(forest, POOL)
+    off = (  # from the smallest on: margins are larger, and round last bits away
+        (slot, changed(forest, weight=one_ulp_up(forest.weight, slot)))
+        for slot in np.argsort(np.abs(forest.weight)).tolist()
+    )
+    true = margins(forest, slots).tobytes()
+    slot, wrong = next((slot, other) for slot, other in off if margins(other, slots).tobytes() == true)
+    tree = int(np.searchsorted(forest.first_leaf, slot, side="right")) - 1
+    numbers = rf"{re.escape(str(wrong.weight[slot]))} here and {re.escape(str(forest.weight[slot]))} there"
+    told = rf"leaf probe \d+, which is row \d+ of the pool .*, leaf {forest.leaf_id[slot]} of tree {tree} alone is {numbers}"
+    with pytest.raises(ProbeMismatch, match=told):
+        probe(wrong, link_of(forest), file_of(booster), POOL)
+
+
+@pytest.mark.parametrize("model", LIBRARIES)
+def test_a_base_margin_one_ulp_off_is_found(model: Any) -> None:
+    """Given a forest that begins its sums elsewhere, then the gate finds a margin of which all leaves are right."""
+    booster = model(USUAL)
+    forest = forest_of(booster)
+    base = np.nextafter(forest.base_margin, forest.dtype.type(1)) + np.spacing(forest.dtype.type(1))
     with pytest.raises(ProbeMismatch, match="all trees reach the same leaves, but the margin is"):
-        probe(changed(forest, weight=weight), link_of(forest), file_of(booster), POOL)
+        probe(changed(forest, base_margin=base), link_of(forest), file_of(booster), POOL)
 
 
 @pytest.mark.parametrize("model", LIBRARIES)
@@ -168,14 +194,21 @@ def test_a_code_that_no_person_of_the_pool_has_is_asked(model: Any) -> None:
         probe(wrong, link_of(wrong), file_of(booster), pool)
 
 
-def test_a_sentinel_is_asked_with_its_neighbours() -> None:
-    """Given a model with a sentinel, when the forest knows another one or none, then the gate finds it."""
-    recipe = Recipe(**{f.name: getattr(USUAL, f.name) for f in dataclasses.fields(USUAL)} | {"sentinel": -999.0})
+@pytest.mark.parametrize("other", [-998.0, float(np.nextafter(np.float32(-999), np.float32(0)))])
+def test_another_sentinel_than_the_decider_s_is_found(other: float | None) -> None:
+    """Given a library that is told of a sentinel, when the forest knows another one, or its neighbour, then the gate finds it."""
+    recipe = dataclasses.replace(USUAL, sentinel=-999.0)
     booster = xgboost_model(recipe)
     forest = forest_of(booster, missing=-999.0)
     pool = np.where(recipe.data()[0] == -999.0, np.nan, recipe.data()[0])
     report = probe(forest, link_of(forest), file_of(booster), pool)
-    assert report.counts["tripping"] == 4 * (len(TRIPPING) + 5)
+    assert report.counts["tripping"] == 4 * (len(TRIPPING) + 5)  # the sentinel and its neighbours in both floats
+    wrong, told = changed(forest, missing=other), XgboostOwner(forest, file_of(booster))
+    with (
+        mock.patch("stream.bundle.probe.owner_of", return_value=told),
+        pytest.raises(ProbeMismatch, match="parts at node"),
+    ):
+        probe(wrong, link_of(wrong), file_of(booster), pool)
 
 
 @pytest.mark.parametrize("kinds", [XGBOOST, LIGHTGBM], ids=["xgboost", "lightgbm"])

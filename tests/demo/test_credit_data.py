@@ -109,7 +109,10 @@ def test_a_column_that_is_left_out_needs_no_table(csv: Path) -> None:
     ("change", "complaint"),
     [
         (("house,1.5", "house,much"), "column income holds something that is not a number"),
-        (("house,1.5", "boat,1.5"), "row 1: purpose holds a word that features.toml does not list"),
+        (
+            ("house,1.5", "boat,1.5"),
+            "row 1: purpose holds a category that neither features.toml nor the model file lists",
+        ),
         ((",3,1", ",3,2"), "ok must hold two values"),
         (("purpose,income,ok", "purpose,income,good"), "has no column ok"),
         ((CSV, ""), "cannot read"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -37,6 +38,7 @@ class Recipe:
     cardinality: int = 5  # of each of those
     zeros: float = 0.0  # share of the cells that are zero
     sentinel: float | None = None  # stands for missing where XGBoost is told so
+    doubled: bool = False  # every row stands there twice, and the last column is the one before it again
 
     @property
     def names(self) -> list[str]:
@@ -66,6 +68,10 @@ class Recipe:
         rows[rng.random(rows.shape) < self.missing] = np.nan if self.sentinel is None else self.sentinel
         target = (score > 0).astype(np.int64)
         target[:2] = 0, 1
+        if self.doubled and self.features - self.categories > 1:
+            rows[:, -1] = rows[:, -2]
+        if self.doubled:
+            rows, target = np.repeat(rows, 2, axis=0), np.repeat(target, 2)
         return rows, target
 
 
@@ -87,13 +93,23 @@ USUAL = Recipe(seed=1, rows=400, features=4, trees=20, depth=3, missing=0.1, who
 
 def xgboost_matrix(rows: Rows, recipe: Recipe, target: npt.NDArray[Any] | None = None) -> xgb.DMatrix:
     """The rows as XGBoost is given them for training and for scoring."""
+    return _matrix(rows, recipe.names, recipe.types, recipe.sentinel, target)
+
+
+def _matrix(
+    rows: Rows,
+    names: list[str],
+    types: list[str] | None,
+    missing: float | None,
+    target: npt.NDArray[Any] | None = None,
+) -> xgb.DMatrix:
     return xgb.DMatrix(
         rows,
         target,
-        feature_names=recipe.names,
-        feature_types=recipe.types,
+        feature_names=names,
+        feature_types=types,
         enable_categorical=True,
-        missing=np.nan if recipe.sentinel is None else recipe.sentinel,
+        missing=np.nan if missing is None else missing,
         nthread=1,
     )
 
@@ -131,14 +147,7 @@ class Owner:
             return np.asarray(
                 self.booster.predict(rows, num_iteration=self.trees, raw_score=raw, pred_leaf=leaf, num_threads=1)
             )
-        matrix = xgb.DMatrix(
-            rows,
-            feature_names=self.names,
-            feature_types=self.types,
-            enable_categorical=True,
-            missing=np.nan if self.missing is None else self.missing,
-            nthread=1,
-        )
+        matrix = _matrix(rows, self.names, self.types, self.missing)
         used = (0, self.trees // self.parallel)
         return np.asarray(self.booster.predict(matrix, output_margin=raw, pred_leaf=leaf, iteration_range=used))
 
@@ -154,41 +163,44 @@ def forest_of(booster: Any, *, missing: float | None = None) -> Forest:
 
 
 def owner_of(booster: Any, forest: Forest) -> Owner:
-    parallel = 1 if isinstance(booster, lgb.Booster) else forest.trees // booster.num_boosted_rounds()
+    parallel = 1
+    if isinstance(booster, xgb.Booster):
+        grown = json.loads(booster.save_raw("json"))["learner"]["gradient_booster"]
+        parallel = grown.get("gbtree", grown)["model"]["iteration_indptr"][1]
     types = ["c" if category else "q" for category in forest.is_category]
     return Owner(booster, list(forest.features), forest.trees, types, forest.missing, parallel)
 
 
 CODES_ASKED = 70
+BASES, STRIDE = 2, 7  # rows that each value is put onto, and how far apart they lie
 # Codes that no training saw, that are none, and that float32 or an int32 cannot hold.
 STRANGE_CODES = (-1.0, -0.5, 0.5, 3.7, 31.0, 32.0, 2.0**24, 2.0**24 + 1, 2.0**31, -(2.0**31) - 1, 1e30, -1e30, np.nan)
 
 
 def probes(forest: Forest, rows: Rows) -> Rows:
-    """The rows themselves, and rows on every threshold, one ulp to each side, missing, and at numbers that trip code."""
+    """The rows themselves, and others of them put onto every threshold and beside it, onto missing, and onto what trips code.
+
+    Of each value, on `BASES` different rows: one alone may never come to the node that it is meant for.
+    """
     extremes = [
-        0.0,
-        -0.0,
-        1e-36,
-        -1e-36,
-        ZERO_REACH,
-        -ZERO_REACH,
-        math.nextafter(ZERO_REACH, 1),
-        math.nextafter(-ZERO_REACH, -1),
-        5e-324,
-        2.0**24 + 1,
-        2.0**53 + 1,
-        -1e30,
-        1e30,
-        np.nan,
+        *(
+            0.0,
+            -0.0,
+            1e-36,
+            -1e-36,
+            ZERO_REACH,
+            -ZERO_REACH,
+            math.nextafter(ZERO_REACH, 1),
+            math.nextafter(-ZERO_REACH, -1),
+        ),
+        *(5e-324, 2.0**24 + 1, 2.0**53 + 1, -1e30, 1e30, np.nan),
     ]
     made = [rows]
     for feature in range(len(forest.features)):
         on = forest.thresholds(feature)
-        inf = forest.dtype.type(np.inf)
         with np.errstate(over="ignore"):
-            around = [on, np.nextafter(on, -inf), np.nextafter(on, inf), np.nextafter(on.astype(float), -np.inf)]
-        values = np.concatenate([*(a.astype(np.float64) for a in around), extremes])
+            around = [np.nextafter(a, a.dtype.type(end)) for a in _in_both(on) for end in (-np.inf, np.inf)]
+        values = np.concatenate([on.astype(np.float64), *(a.astype(np.float64) for a in around), extremes])
         values = values[~np.isinf(values)]
         if forest.is_category[feature]:
             values = np.array([*range(CODES_ASKED), *STRANGE_CODES])
@@ -196,7 +208,12 @@ def probes(forest: Forest, rows: Rows) -> Rows:
             beside = [np.nextafter(forest.missing, end) for end in (-np.inf, np.inf)]
             beside += [float(np.nextafter(np.float32(forest.missing), np.float32(end))) for end in (-np.inf, np.inf)]
             values = np.concatenate([values, [forest.missing, *beside]])
-        probe = np.repeat(rows[:1], len(values), axis=0)
+        values = np.tile(values, BASES)
+        probe = rows[(np.arange(len(values)) * STRIDE + feature) % len(rows)].copy()
         probe[:, feature] = values
         made.append(probe)
     return np.concatenate(made)
+
+
+def _in_both(thresholds: npt.NDArray[Any]) -> tuple[npt.NDArray[np.float32], Rows]:
+    return thresholds.astype(np.float32), thresholds.astype(np.float64)

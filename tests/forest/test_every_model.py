@@ -2,39 +2,42 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Callable
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
 import lightgbm as lgb
 import numpy as np
+import numpy.typing as npt
 import pytest
 import xgboost as xgb
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from stream.errors import ModelRefused
+from stream.forest.from_lightgbm import read_lightgbm
+from stream.forest.from_xgboost import read_xgboost
 from stream.forest.ledger import exact_sums, in_units, leaf_units
-from stream.forest.link import link_of
-from stream.forest.trees import Forest
-from stream.forest.walk import leaf_ids, leaf_slots, margins
+from stream.forest.trees import Forest, TreesUsed
 from stream.forest.xgboost_link import XgboostLink
 from stream.recourse.table import by_feature, contrast
-from tests.forest.models import Recipe, Rows, forest_of, lightgbm_model, owner_of, probes, xgboost_model
+from tests.forest.exactness import assert_equals_owner
+from tests.forest.models import Recipe, Rows, owner_of, probes, xgboost_matrix
 
-MODELS, MODELS_IN_CI = 600, 25  # of each library
+MODELS, MODELS_IN_CI = 1_100, 40  # of each library
+WITH_SPLITS = 0.5  # at least this share of them differ from all others and have a split
 PAIRS = 12  # of rows whose ledgers are added up, for each model
 FLOATS_AT_ONCE = 1 << 24
 
 kinds = st.builds(
     Recipe,
     seed=st.integers(0, 2**32 - 1),
-    rows=st.sampled_from([2, 30, 200, 200, 600]),
+    rows=st.sampled_from([200, 30, 600, 200, 600, 600, 2]),
     features=st.integers(1, 6),
-    trees=st.sampled_from([1, 2, 7, 25, 25, 60, 60, 800]),
-    depth=st.sampled_from([1, 2, 4, 6, 9, 12]),
+    trees=st.sampled_from([25, 1, 2, 7, 60, 25, 60, 800]),
+    depth=st.sampled_from([4, 1, 2, 6, 9, 12]),
     missing=st.sampled_from([0.0, 0.2, 0.9]),
     whole=st.booleans(),
     constant=st.booleans(),
@@ -42,6 +45,7 @@ kinds = st.builds(
     categories=st.integers(0, 2),
     cardinality=st.sampled_from([2, 5, 33, 60]),
     zeros=st.sampled_from([0.0, 0.3]),
+    doubled=st.booleans(),
 ).filter(lambda recipe: recipe.categories <= recipe.features - recipe.constant)
 sentinels = st.sampled_from([None, None, -999.0, 0.0, 1e-36, 16777217.0])
 
@@ -51,7 +55,7 @@ xgboost_options = st.fixed_dictionaries(
             [
                 *("binary:logistic", "binary:logistic", "binary:logitraw", "binary:hinge", "reg:logistic"),
                 *("reg:squarederror", "reg:squaredlogerror", "reg:pseudohubererror", "reg:absoluteerror"),
-                *("count:poisson", "reg:tweedie", "survival:cox"),
+                *("count:poisson", "reg:tweedie", "reg:gamma", "survival:cox", "survival:aft", "reg:quantileerror"),
             ]
         ),
         "booster": st.sampled_from(["gbtree", "gbtree", "dart"]),
@@ -64,6 +68,9 @@ xgboost_options = st.fixed_dictionaries(
         "subsample": st.sampled_from([0.6, 1.0]),
         "colsample_bynode": st.sampled_from([0.5, 1.0]),
         "scale_pos_weight": st.sampled_from([1.0, 3.7]),
+        "grow_policy": st.sampled_from(["depthwise", "lossguide"]),
+        "monotone": st.booleans(),
+        "interaction": st.booleans(),
     },
     optional={"base_score": st.floats(0.01, 0.99), "max_delta_step": st.sampled_from([0.0, 1.0])},
 )
@@ -80,7 +87,7 @@ lightgbm_options = st.fixed_dictionaries(
         "objective": st.sampled_from(
             [
                 *("binary", "binary", "cross_entropy", "cross_entropy_lambda", "regression", "regression_l1", "huber"),
-                *("fair", "quantile", "mape", "poisson", "tweedie"),
+                *("fair", "quantile", "mape", "poisson", "tweedie", "gamma"),
             ]
         ),
         "boosting": st.sampled_from(["gbdt", "gbdt", "dart", "rf"]),
@@ -95,7 +102,9 @@ lightgbm_options = st.fixed_dictionaries(
         "cat_smooth": st.sampled_from([0.0, 10.0]),
         "min_data_per_group": st.sampled_from([1, 20]),
         "bagging_fraction": st.sampled_from([0.5, 0.9]),
-        "min_gain_to_split": st.sampled_from([0.0, 0.0, 1e6]),
+        "min_gain_to_split": st.sampled_from([*[0.0] * 9, 1e6]),
+        "monotone": st.booleans(),
+        "interaction": st.booleans(),
     },
     optional={"sigmoid": st.floats(0.01, 5)},
 )
@@ -104,11 +113,9 @@ lightgbm_options = st.fixed_dictionaries(
 def assert_exact(forest: Forest, owner: Any, data: Rows) -> None:
     """Leaves, margins and predictions have the library's bits, and the rows of ledgers sum to their gaps."""
     rows = probes(forest, data)
-    slots = leaf_slots(forest, rows)
-    scored = margins(forest, slots)
-    assert np.array_equal(leaf_ids(forest, slots), owner.leaves(rows))
-    assert scored.tobytes() == owner.ask(rows, "margin").tobytes()
-    assert link_of(forest).probabilities(scored).tobytes() == owner.ask(rows, "probability").tobytes()
+    slots, scored = assert_equals_owner(
+        forest, owner.leaves(rows), owner.ask(rows, "margin"), owner.ask(rows, "probability"), rows
+    )
     units = leaf_units(forest)
     chosen = np.linspace(0, len(rows) - 1, PAIRS + 1).astype(np.int64)
     exact = exact_sums(units, slots[chosen])
@@ -129,55 +136,135 @@ def _rounding(forest: Forest, slots: Any, unit_log2: int) -> Fraction:
     return lost / Fraction(2) ** unit_log2
 
 
-def check_xgboost(recipe: Recipe, sentinel: float | None, options: dict[str, Any], dart: dict[str, Any]) -> None:
+def constrained(recipe: Recipe, options: dict[str, Any], *, as_text: bool) -> dict[str, Any]:
+    """The training options, with the constraints that were drawn spelt as the library wants them."""
+    options = dict(options)
+    free = recipe.features - recipe.categories
+    if options.pop("monotone"):
+        signs = [0] * recipe.categories + [(1, -1, 0)[i % 3] for i in range(free)]
+        options["monotone_constraints"] = str(tuple(signs)) if as_text else signs
+    if options.pop("interaction") and recipe.features > 1:
+        groups = [[0], [*range(1, recipe.features)]]
+        options["interaction_constraints"] = str(groups) if as_text else groups
+    return options
+
+
+def target_for(objective: str, target: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """A target that the objective can be trained on: of those with a logarithm, no zero."""
+    return target + 1 if objective.rpartition(":")[2] in ("gamma", "aft", "cox") else target
+
+
+def check_xgboost(
+    found: set[str],
+    recipe: Recipe,
+    sentinel: float | None,
+    options: dict[str, Any],
+    dart: dict[str, Any],
+    trees: TreesUsed,
+    best: int,
+) -> None:
+    options = constrained(recipe, options, as_text=True)
     if options["booster"] == "dart":
-        options = options | dart
+        options |= dart
     if recipe.categories:
         sentinel = None  # a code is no sentinel
-        options = options | {"tree_method": "hist"} if options["tree_method"] == "exact" else options
-    recipe = Recipe(**{name: getattr(recipe, name) for name in recipe.__slots__} | {"sentinel": sentinel})
+        options["tree_method"] = "hist" if options["tree_method"] == "exact" else options["tree_method"]
+    if options["tree_method"] == "exact":  # which knows neither
+        options = {name: value for name, value in options.items() if name not in ("colsample_bynode", "grow_policy")}
+    if options["objective"] == "reg:quantileerror":
+        options["quantile_alpha"] = 0.3
+    recipe = dataclasses.replace(recipe, sentinel=sentinel)
+    rows, target = recipe.data()
+    matrix = xgboost_matrix(rows, recipe, target_for(options["objective"], target))
+    if options["objective"] == "survival:aft":
+        matrix.set_float_info("label_lower_bound", matrix.get_label())
+        matrix.set_float_info("label_upper_bound", matrix.get_label() + 1)
+    settings_ = {"max_depth": recipe.depth, "nthread": 1, "seed": 0, "verbosity": 0}
     try:
-        booster = xgboost_model(recipe, **options)
+        booster = xgb.train({**settings_, **options}, matrix, recipe.trees)
     except xgb.core.XGBoostError:
         reject()
-    forest = forest_of(booster, missing=sentinel)
-    assert_exact(forest, owner_of(booster, forest), recipe.data()[0])
+    booster.set_attr(best_iteration=str(min(best, recipe.trees - 1)))  # as early stopping leaves it
+    forest = read_xgboost(bytes(booster.save_raw("ubj")), ubj=True, trees=trees, missing=sentinel)
+    grown = recipe.trees if trees == "all" else min(best, recipe.trees - 1) + 1
+    assert forest.trees == grown * options["num_parallel_tree"]
+    assert_exact(forest, owner_of(booster, forest), rows)
+    note(found, forest)
 
 
-def check_lightgbm(recipe: Recipe, options: dict[str, Any]) -> None:
-    fixed = {"bagging_freq": 1, "feature_fraction": 0.9, "cat_l2": 0.0, "seed": 0}
+def check_lightgbm(found: set[str], recipe: Recipe, options: dict[str, Any], best: int) -> None:
+    options = constrained(recipe, options, as_text=False)
+    options |= {"bagging_freq": 1, "feature_fraction": 0.9, "cat_l2": 0.0, "seed": 0, "verbose": -1, "num_threads": 1}
+    options |= {"max_depth": recipe.depth, "num_leaves": 2**recipe.depth, "min_data_in_leaf": 2, "min_data_in_bin": 1}
+    rows, target = recipe.data()
+    categories = list(range(recipe.categories))
+    data = lgb.Dataset(
+        rows, target_for(options["objective"], target), feature_name=recipe.names, categorical_feature=categories
+    )
     try:
-        booster = lightgbm_model(recipe, **options, **fixed)
+        booster = lgb.train({**options, "deterministic": True}, data, recipe.trees)
     except lgb.basic.LightGBMError:
         reject()
     if not booster.num_trees():
         reject()
+    text = booster.model_to_string(num_iteration=best)  # as early stopping has it saved
     try:
-        forest = forest_of(booster)
+        forest = read_lightgbm(text, trees=None)
     except ModelRefused as refused:  # of two rows and one in the bag, LightGBM's rf makes leaves of NaN
         if not re.search("holds (nan|inf)", str(refused)):
             raise
         reject()
-    assert_exact(forest, owner_of(booster, forest), recipe.data()[0])
+    assert_exact(forest, owner_of(lgb.Booster(model_str=text), forest), rows)
+    note(found, forest)
 
 
-def on_each(check: Callable[..., None], models: int, **strategies: Any) -> None:
-    """Run a check on so many random models."""
-    settings(max_examples=models)(given(**strategies)(check))()
+def note(found: set[str], forest: Forest) -> None:
+    """Remember a model that has a split."""
+    if len(forest.leaf_id) > forest.trees:
+        found.add(forest.digest)
+
+
+def assert_enough(found: set[str], models: int) -> None:
+    """Of the models that were made, enough are different and not trivial."""
+    print(f"{len(found)} different models with splits, of {models}")
+    assert len(found) >= WITH_SPLITS * models
 
 
 @pytest.mark.parametrize("models", [MODELS_IN_CI, pytest.param(MODELS, marks=pytest.mark.nightly)])
 @pytest.mark.timeout(3600)
 def test_any_xgboost_model_with_any_options_is_exact(models: int) -> None:
     """Given random XGBoost models, leaves, margins and predictions of every probe have the library's bits, and ledgers sum."""
-    on_each(check_xgboost, models, recipe=kinds, sentinel=sentinels, options=xgboost_options, dart=dart_options)
+    found: set[str] = set()
+
+    @settings(max_examples=models)
+    @given(
+        recipe=kinds,
+        sentinel=sentinels,
+        options=xgboost_options,
+        dart=dart_options,
+        trees=st.sampled_from(["best", "all"]),
+        best=st.integers(0, 99),
+    )
+    def check(**drawn: Any) -> None:
+        check_xgboost(found, **drawn)
+
+    check()
+    assert_enough(found, models)
 
 
 @pytest.mark.parametrize("models", [MODELS_IN_CI, pytest.param(MODELS, marks=pytest.mark.nightly)])
 @pytest.mark.timeout(3600)
 def test_any_lightgbm_model_with_any_options_is_exact(models: int) -> None:
     """Given random LightGBM models, leaves, margins and predictions of every probe have the library's bits, and ledgers sum."""
-    on_each(check_lightgbm, models, recipe=kinds, options=lightgbm_options)
+    found: set[str] = set()
+
+    @settings(max_examples=models)
+    @given(recipe=kinds, options=lightgbm_options, best=st.integers(1, 900))
+    def check(**drawn: Any) -> None:
+        check_lightgbm(found, **drawn)
+
+    check()
+    assert_enough(found, models)
 
 
 @pytest.mark.nightly

@@ -153,3 +153,13 @@ def test_a_model_that_could_predict_something_infinite_is_refused() -> None:
     beyond = forest_of(xgboost_model(USUAL, objective="count:poisson", base_score=3.3e38))
     with pytest.raises(ModelRefused, match="count:poisson predicts something infinite"):
         check_predictions(beyond, link_of(beyond))
+
+
+def test_leaves_whose_sum_no_double_holds_are_refused() -> None:
+    """Given two LightGBM trees with leaves of 1e308, the model is refused, and nothing overflows on the way."""
+    booster = lightgbm_model(USUAL)
+    for tree in range(2):
+        booster.set_leaf_output(tree, 0, 1e308)
+    forest = forest_of(booster)
+    with pytest.raises(ModelRefused, match="predicts something infinite"):
+        check_predictions(forest, link_of(forest))

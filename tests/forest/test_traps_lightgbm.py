@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -15,7 +16,9 @@ from stream.forest.from_lightgbm import read_lightgbm
 from stream.forest.link import link_of
 from stream.forest.trees import CATEGORY, ZERO_IS_MISSING, ZERO_REACH, Forest
 from stream.forest.walk import leaf_ids, leaf_slots, margins, margins_of
-from tests.forest.lightgbm_models import CATEGORICAL, assert_exact, mixed, trained
+from stream.recourse.features import rules_for
+from tests.forest.exactness import assert_equals_owner
+from tests.forest.lightgbm_models import CATEGORICAL, assert_exact, mixed, said_by_lightgbm, trained
 from tests.forest.models import Rows
 
 ROWS, TARGET = mixed()
@@ -47,7 +50,7 @@ def test_zero_as_missing() -> None:
     assert (found[:, 7:] != found[:, :1]).any()
 
 
-def test_none_against_nan() -> None:
+def test_nan_is_zero_without_use_missing() -> None:
     """Given use_missing=false, NaN counts as zero; given true, it goes its own way."""
     asked = [np.nan, 0.0]
     for use_missing in (True, False):
@@ -57,13 +60,55 @@ def test_none_against_nan() -> None:
         assert (found[:, 0] == found[:, 1]).all() != use_missing
 
 
-def test_none_in_a_dataframe_is_nan() -> None:
-    """Given None in a column of objects made numbers, LightGBM scores what our NaN scores."""
-    text = trained(ROWS, TARGET, **BY_CATEGORY)
-    table = pd.DataFrame([[None, 0.5, None, 1.0], [1.0, None, 3.0, None]], columns=NAMES, dtype=object).astype(float)
-    asked = np.array([[np.nan, 0.5, np.nan, 1.0], [1.0, np.nan, 3.0, np.nan]])
-    want = np.asarray(lgb.Booster(model_str=text).predict(table, raw_score=True, num_threads=1))
-    assert margins_of(read_lightgbm(text, trees=None), asked).tobytes() == want.tobytes()
+FEATURES_TOML = """
+[age]
+type = "number"
+mutability = "immutable"
+
+[town]
+type = "category"
+mutability = "mutable"
+"""
+TOWNS = list("pqrst")
+
+
+def towns_model(**parameters: Any) -> str:
+    """The text of a model of a number and a word, each missing in some rows."""
+    codes = np.nan_to_num(ROWS[:, 3], nan=-1).astype(int)
+    table = pd.DataFrame({"age": ROWS[:, 0], "town": pd.Categorical.from_codes(codes, TOWNS)})
+    good = (np.nan_to_num(ROWS[:, 0], nan=0.9) > 0) ^ (codes % 2 == 1)  # those of no town are odd
+    return trained(table, good.astype(int), **CATEGORICAL, **parameters)
+
+
+@pytest.mark.parametrize("nothing", [None, np.nan], ids=["None", "NaN"])
+@pytest.mark.parametrize("parameters", [{}, {"use_missing": False}, {"zero_as_missing": True}], ids=str)
+def test_none_against_nan(parameters: dict[str, bool], nothing: float | None) -> None:
+    """Given None or NaN in any form of rows that the library takes, it scores as we score a decision's null, to the bit."""
+    text = towns_model(**parameters)
+    forest = read_lightgbm(text, trees=None)
+    rules = rules_for(forest, FEATURES_TOML)
+    decisions = '[[null, "r"], [-0.7, null], [null, null], [-0.7, "r"]]'
+    rows = np.array([rules.encode(dict(zip(forest.features, one, strict=True))) for one in json.loads(decisions)])
+    ages, words = [nothing, -0.7, nothing, -0.7], ["r", nothing, nothing, "r"]
+    codes = [[nothing, 2.0], [-0.7, nothing], [nothing, nothing], [-0.7, 2.0]]
+    held = np.array(codes, dtype=object)
+    assert held[0, 0] is nothing
+    word = pd.Series(words, dtype=object).astype(pd.CategoricalDtype(TOWNS))
+    tables = [pd.DataFrame({"age": age, "town": word}) for age in (ages, pd.array(ages, dtype="Float64"))]
+    for form in (codes, held, *tables):
+        assert_equals_owner(forest, *said_by_lightgbm(text, form), rows)
+    scored = margins_of(forest, rows)
+    assert scored[0] != scored[3] != scored[1]  # a value there would have scored otherwise
+
+
+def test_none_in_a_column_of_objects_is_refused_by_the_library() -> None:
+    """Given None in a DataFrame's column of objects, the library raises, so that there is no score to differ from."""
+    booster = lgb.Booster(model_str=towns_model())
+    word, age = pd.Categorical(["p", "q"], categories=TOWNS), pd.Series([None, 1.0], dtype=object)
+    with pytest.raises(ValueError, match=r"(?s)dtypes must be int, float or bool.*age: object"):
+        booster.predict(pd.DataFrame({"age": age, "town": word}))
+    with pytest.raises(ValueError, match="categorical_feature do not match"):
+        booster.predict(pd.DataFrame({"age": [1.0, 1.0], "town": pd.Series([None, "q"], dtype=object)}))
 
 
 UNLISTED = [-1.0, np.nan, -1e300, -1.5, 40.0, 4096.0, 2.0**31, 2.0**32, 2.0**32 + 3, 2.0**63, 1e300]

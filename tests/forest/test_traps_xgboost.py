@@ -12,9 +12,12 @@ import pandas as pd  # type: ignore[import-untyped]
 import pytest
 import xgboost as xgb
 
+from stream.errors import UnknownCategory
 from stream.forest.from_xgboost import read_xgboost
 from stream.forest.trees import Forest
-from stream.forest.walk import leaf_ids, leaf_slots, margins_of
+from stream.forest.walk import margins_of
+from stream.recourse.features import rules_for
+from tests.forest.exactness import assert_equals_owner
 from tests.forest.models import USUAL, Rows, xgboost_matrix, xgboost_model
 from tests.forest.xgboost_models import SETTINGS, assert_exact, changed, read, saved, trained
 
@@ -27,12 +30,14 @@ def table_of(purposes: list[str], categories: list[str] | None = None) -> pd.Dat
     return pd.DataFrame({"purpose": pd.Categorical(purposes, categories=categories), "age": [40.0] * len(purposes)})
 
 
-def purposes_model(**parameters: Any) -> xgb.Booster:
-    """A model trained on a table with words."""
+def purposes_model(missing: float = 0.0, **parameters: Any) -> xgb.Booster:
+    """A model trained on a table with words, where this share of the cells holds none; who has one there is refused."""
     rng = np.random.default_rng(4)
     codes = rng.integers(0, len(PURPOSES), 400)
     table = table_of([PURPOSES[code] for code in codes], PURPOSES).assign(age=rng.normal(40, 9, 400))
     accepted = (codes % 2 == 0) ^ (rng.random(400) < 0.1)
+    nothing = rng.random(table.shape) < missing
+    table, accepted = table.mask(nothing), accepted & ~nothing.any(axis=1)
     matrix = xgb.DMatrix(table, accepted, enable_categorical=True, nthread=1)
     return xgb.train({**SETTINGS, "max_cat_to_onehot": 1, **parameters}, matrix, 8)
 
@@ -58,11 +63,10 @@ def ours(forest: Forest, codes: list[float]) -> npt.NDArray[np.float32]:
 
 
 def same(booster: xgb.Booster, forest: Forest, rows: Any, numbers: Rows, **options: Any) -> None:
-    """The library given `rows`, with these options, and we given them as float64 reach the same leaves and margins."""
+    """The library given `rows`, with these options, and we given them as float64 reach the same to the bit."""
     matrix = xgb.DMatrix(rows, feature_names=list(forest.features), nthread=1, **options)
-    leaves = booster.predict(matrix, pred_leaf=True).reshape(len(numbers), forest.trees)
-    assert np.array_equal(leaf_ids(forest, leaf_slots(forest, numbers)), leaves)
-    assert margins_of(forest, numbers).tobytes() == booster.predict(matrix, output_margin=True).tobytes()
+    leaves, scored = booster.predict(matrix, pred_leaf=True), booster.predict(matrix, output_margin=True)
+    assert_equals_owner(forest, leaves, scored, booster.predict(matrix), numbers)
 
 
 def test_base_score_as_a_vector_string_of_3_1() -> None:
@@ -134,7 +138,60 @@ def test_codes_that_training_never_saw_go_where_the_library_sends_them() -> None
     assert ours(read(booster), codes).tobytes() == by_codes(booster, codes).tobytes()
 
 
-def test_new_category_of_3_1_shifts_no_code() -> None:
+FEATURES_TOML = """
+[purpose]
+type = "category"
+mutability = "mutable"
+
+[age]
+type = "number"
+mutability = "immutable"
+"""
+
+
+@pytest.mark.parametrize("extra", ["bus", "cat", "apple"])
+@pytest.mark.parametrize("at", [0, len(PURPOSES)])
+def test_new_category_of_3_1_before_the_last_scores_as_the_next_word_and_has_no_code_of_ours(
+    extra: str, at: int
+) -> None:
+    """Given a dtype with a category more, other rows keep their scores; its own rows get those of the next word, silently.
+
+    Ours has no code for the category and refuses it; a code taken from the dtype would score the others wrongly.
+    """
+    booster = purposes_model()
+    rules = rules_for(read(booster), FEATURES_TOML)
+    dtype = [*PURPOSES[:at], extra, *PURPOSES[at:]]
+    rows = np.array([rules.encode({"purpose": word, "age": 40.0}) for word in PURPOSES])
+    same(booster, read(booster), table_of(PURPOSES, dtype), rows, enable_categorical=True)
+    next_word = min(word for word in PURPOSES if word > extra)
+    asked = table_of([*PURPOSES, extra], dtype)
+    scores = by_words(booster, asked)
+    assert scores.tobytes() == by_words(booster, table_of([*PURPOSES, next_word])).tobytes()
+    assert scores.tobytes() == booster.inplace_predict(asked, predict_type="margin").tobytes()
+    codes = pd.Categorical(PURPOSES, categories=dtype).codes.tolist()
+    assert (ours(read(booster), codes).tobytes() == scores[: len(PURPOSES)].tobytes()) == (at == len(PURPOSES))
+    with pytest.raises(UnknownCategory, match="purpose holds a category"):
+        rules.encode({"purpose": extra, "age": 40.0})
+
+
+@pytest.mark.parametrize("at", [0, len(PURPOSES)])
+@pytest.mark.parametrize("used", [False, True])
+def test_new_category_of_3_1_past_the_last_is_an_error_even_where_no_row_has_it(at: int, used: bool) -> None:  # noqa: FBT001
+    """Given a dtype with a category past the last of training, the library raises for any rows; we refuse its rows only."""
+    booster = purposes_model()
+    rules = rules_for(read(booster), FEATURES_TOML)
+    table = table_of([*PURPOSES, "yacht"] if used else PURPOSES, [*PURPOSES[:at], "yacht", *PURPOSES[at:]])
+    with pytest.raises(xgb.core.XGBoostError, match="not in the training set"):
+        by_words(booster, table)
+    with pytest.raises(xgb.core.XGBoostError, match="not in the training set"):
+        booster.inplace_predict(table, predict_type="margin")
+    rows = np.array([rules.encode({"purpose": word, "age": 40.0}) for word in PURPOSES])
+    same(booster, read(booster), table_of(PURPOSES, PURPOSES), rows, enable_categorical=True)
+    with pytest.raises(UnknownCategory, match="purpose holds a category"):
+        rules.encode({"purpose": "yacht", "age": 40.0})
+
+
+def test_words_in_another_order_shift_no_code() -> None:
     """Given a table whose words have other codes than in training, 3.1 looks up the words, and so do our codes."""
     booster = purposes_model()
     forest = read(booster)
@@ -155,12 +212,38 @@ def test_dropped_column_is_refused_by_the_library_and_by_us() -> None:
         margins_of(read(booster), ROWS[:, :3])
 
 
-def test_none_against_nan_makes_no_difference() -> None:
-    """Given None in a table where a row of numbers holds NaN, both take the default direction."""
-    booster = xgboost_model(USUAL)
-    table = pd.DataFrame(ROWS, columns=USUAL.names).astype("Float64")
-    assert table.isna().any(axis=None)
-    same(booster, read(booster), table, ROWS)
+@pytest.mark.parametrize("nothing", [None, np.nan], ids=["None", "NaN"])
+def test_none_against_nan_makes_no_difference(nothing: float | None) -> None:
+    """Given None or NaN in any form of rows that the library takes, it scores as we score a decision's null, to the bit."""
+    booster = purposes_model(missing=0.2)
+    forest = read(booster)
+    rules = rules_for(forest, FEATURES_TOML)
+    words, ages = [nothing, "boat", nothing, "boat"], [40.0, nothing, nothing, 40.0]
+    codes = [[nothing, 40.0], [2.0, nothing], [nothing, nothing], [2.0, 40.0]]
+    decisions = '[[null, 40.0], ["boat", null], [null, null], ["boat", 40.0]]'
+    rows = np.array([rules.encode(dict(zip(forest.features, one, strict=True))) for one in json.loads(decisions)])
+    held = np.array(codes, dtype=object)
+    assert held[0, 0] is nothing
+    for form in (codes, held):
+        same(booster, forest, form, rows, feature_types=["c", "float"])
+    word = pd.Series(words, dtype=object).astype(pd.CategoricalDtype(PURPOSES))
+    for age in (ages, pd.array(ages, dtype="Float64")):
+        same(booster, forest, pd.DataFrame({"purpose": word, "age": age}), rows, enable_categorical=True)
+    scored = margins_of(forest, rows)
+    assert scored[0] != scored[3] != scored[1]  # a value there would have scored otherwise
+
+
+@pytest.mark.parametrize("column", ["purpose", "age"])
+def test_none_in_a_column_of_objects_is_refused_by_the_library(column: str) -> None:
+    """Given None in a DataFrame's column of objects, the library raises, so that there is no score to differ from."""
+    table = table_of(["car", "boat"], PURPOSES)
+    table[column] = pd.Series([None, table[column][1]], dtype=object)
+    assert table[column][0] is None
+    booster = purposes_model()
+    with pytest.raises(ValueError, match=f"(?s)must be int, float, bool or category.*{column}"):
+        by_words(booster, table)
+    with pytest.raises(ValueError, match=f"(?s)must be int, float, bool or category.*{column}"):
+        booster.inplace_predict(table)
 
 
 def test_a_row_on_every_threshold_goes_right() -> None:

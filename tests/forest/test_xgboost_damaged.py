@@ -55,6 +55,7 @@ def damages() -> dict[str, Any]:
         "a tree of another class": model(lambda m: m["tree_info"].__setitem__(1, 7)),
         "more features": lambda learner: learner["learner_model_param"].update(num_feature="2000000000"),
         "fewer types": lambda learner: learner["feature_types"].pop(),
+        "an iteration of Arabic digits": lambda learner: learner["attributes"].update(best_iteration="٣"),
         "no booster": lambda learner: learner.pop("gradient_booster"),
         "another shape": lambda learner: learner.update(objective=[]),
     }

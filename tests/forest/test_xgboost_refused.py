@@ -124,3 +124,16 @@ def test_no_sentinel_is_nan_too() -> None:
     booster = xgboost_model(USUAL)
     assert read(booster).missing is None
     assert read(booster, missing=np.nan).digest == read(booster).digest
+
+
+def test_a_best_iteration_of_thousands_of_digits_lies_beyond_the_last() -> None:
+    """Given a best_iteration that Python reads no integer from, all trees count, as with any that is not before the last."""
+    raw = changed(xgboost_model(USUAL), lambda learner: learner["attributes"].update(best_iteration="9" * 5_000))
+    assert read_xgboost(raw, ubj=False, trees=None, missing=None).trees == USUAL.trees
+
+
+@pytest.mark.parametrize("sign", ["<", "[", "]"])
+def test_a_name_that_xgboost_takes_in_no_table_is_refused(sign: str) -> None:
+    """Given a file whose feature name holds a sign that XGBoost refuses in names, we refuse it first and show the name."""
+    raw = changed(xgboost_model(USUAL), lambda learner: learner["feature_names"].__setitem__(0, f"a{sign}b"))
+    assert f"its feature name a{sign}b holds one of" in refused(raw)

@@ -103,6 +103,22 @@ def test_a_target_column_is_passed_over_whatever_its_name(lender: Path) -> None:
     assert recommend(lender, source="with.csv").exit_code == 1
 
 
+def test_a_cell_that_is_no_number_costs_its_row_alone(lender: Path) -> None:
+    """Given a CSV with text in one number cell, then that row is named without the cell, the others have the answers they have without it, and the exit code is 1."""
+    header, *rows = (lender / "pool.csv").read_text().splitlines()
+    cells = rows[7].split(",")
+    bad = [*rows[:7], ",".join(["s3cret", *cells[1:]]), *rows[8:]]
+    (lender / "bad.csv").write_text("\n".join([header, *bad, ""]))
+    done = recommend(lender, source="bad.csv")
+    assert done.exit_code == 1
+    column = header.split(",")[0].strip('"')
+    assert f"row 7: WrongFeatureType: column {column} of row 7 (from 0) is no number\n" in done.stderr
+    assert "1 not answerable" in done.stderr
+    assert "s3cret" not in done.output
+    good = {line for line in recommend(lender).stdout.splitlines() if json.loads(line)["decision_id"] != "7"}
+    assert set(done.stdout.splitlines()) == good
+
+
 def test_faults_of_rows_are_bounded_and_the_others_are_answered(lender: Path) -> None:
     """Given rows with broken values and hostile ids, then each is told in one short line, and the good rows are answered."""
     header, *rows = (lender / "pool.csv").read_text().splitlines()

@@ -17,8 +17,9 @@ from stream.errors import (
     WrongFeatureType,
 )
 from stream.events import Value
-from stream.forest.trees import Word
-from stream.recourse.features import FeatureRules, read_features
+from stream.forest.trees import SavedNode, Word, plant
+from stream.recourse.features import FeatureRules, read_features, rules_for
+from tests.recourse.lenders import kind as kind_of
 
 WORDS: tuple[Word, ...] = ("car", "house", "école")
 YEARS: tuple[Word, ...] = (2004.0, 2001.0, 2010.5)
@@ -82,7 +83,7 @@ def test_other_words_than_the_models_are_refused(listed: list[Word], said: str) 
         (table('categories = ["a", 1]'), "categories must be a list of words"),
         (table("categories = [inf, 1]"), "categories holds a number that is not finite"),
         (table("categories = [1, 1.0]"), "categories lists a word twice"),
-        (table("categories = [true]"), "categories must be a list of words"),
+        (table("categories = [false, true]"), "categories holds true or false"),
         (table("categories = [3, 1]", "no_record = 7"), "no_record holds a number that is none"),
     ],
 )
@@ -173,3 +174,30 @@ def test_a_category_has_one_text(given_texts: str, low: str) -> None:
     """Given a category of the model, which is never too low or too high, both texts are the one that was given."""
     reason = read(table(f"reason = {{ {given_texts} }}")).rules[0].reason
     assert (reason.too_low, reason.too_high) == (low, low)
+
+
+@pytest.mark.parametrize(
+    ("splits", "no_record"), [([True, True], (-9.0, 0.0)), ([True, False], (-9.0,)), ([False], (-9.0,)), ([], (-9.0,))]
+)
+def test_zero_is_no_record_where_every_split_takes_it_for_missing(
+    splits: list[bool], no_record: tuple[float, ...]
+) -> None:
+    """Given splits of which all, some or none take zero for missing, zero joins the feature's no_record in the first case alone."""
+    trees = [
+        [
+            SavedNode(number=0, feature=0, value=3.0, left=1, right=2, zero_is_missing=is_missing),
+            SavedNode(number=0, value=1.0),
+            SavedNode(number=1, value=2.0),
+        ]
+        for is_missing in splits
+    ] or [[SavedNode(number=0, value=1.0)]]
+    forest = plant(trees, kind_of("lightgbm", ("a",)))
+    assert rules_for(forest, table("no_record = [-9]", kind="number")).rules[0].no_record == no_record
+    said = rules_for(forest, table("no_record = [0]", kind="number")).rules[0].no_record
+    assert said == (0.0,)
+
+
+def test_an_unknown_category_is_told_of_both_places() -> None:
+    """Given words in the model file alone, a word beyond them is refused as listed in neither place."""
+    with pytest.raises(UnknownCategory, match=r"neither features\.toml nor the model file lists"):
+        read(table(), WORDS).encode({"a": "yacht"})

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream.recourse.features import read_features
-from stream.recourse.leaf_matrix import build_leaf_matrix, from_arrays
+from stream.recourse.leaf_matrix import build_leaf_matrix
 from tests.recourse.lenders import FEATURES, LENDERS, RULES, Approve, Library, lender
 
 PAIRS = pytest.mark.parametrize(("library", "approve"), LENDERS)
@@ -103,17 +102,3 @@ def test_the_categories_seen_are_counted() -> None:
         seen = {"purpose": {0.0, 1.0, 2.0, 3.0, 4.0}, "region": {0.0, 1.0, 2.0}}.get(name, set())
         assert set(codes.tolist()) == seen
         assert counts.tolist() == [int((column == c).sum()) for c in codes]
-
-
-def test_stored_arrays_are_the_same_matrix(tmp_path: Path) -> None:
-    """Given a matrix written to files, when put together from read-only maps of them, then every array is the same bytes."""
-    matrix = lender("lightgbm").model.matrix
-    for name, array in matrix.arrays().items():
-        np.save(tmp_path / f"{name}.npy", array)
-    again = from_arrays({name: np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in matrix.arrays()})
-    for name, array in matrix.arrays().items():
-        stored = again.arrays()[name]
-        assert not stored.flags.writeable
-        assert (stored.dtype, stored.tobytes()) == (array.dtype, array.tobytes())
-    with pytest.raises(KeyError):
-        from_arrays({})

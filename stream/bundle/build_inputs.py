@@ -1,0 +1,119 @@
+"""The files that a bundle is built from, read and held against each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from stream.bundle.alignment import check_names
+from stream.bundle.claims import ClaimColumn, trees_meant
+from stream.bundle.manifest import FEATURES, MODEL_FILES, POLICY
+from stream.bundle.pool import Pool, read_pool
+from stream.bundle.read_model import Readings, read_every_way
+from stream.errors import ConfigurationError
+from stream.forest.trees import Forest, TreesUsed
+from stream.recourse.features import FeatureRules, rules_for
+from stream.recourse.policy import Policy, read_policy
+
+Progress: TypeAlias = Callable[[str, int, int], None]  # stage, done, total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputPaths:
+    """Where the files are."""
+
+    model: Path
+    pool: Path
+    features: Path
+    policy: Path | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildInputs:
+    """What is in the files."""
+
+    model: bytes
+    forest: Forest
+    trees: TreesUsed | None  # the choice, where the file left one
+    trees_by_claims: bool  # whether it was the claims that told it
+    other_trees: Mapping[TreesUsed, Forest]  # the file read with the trees that were not chosen
+    rules: FeatureRules
+    policy: Policy
+    pool: Pool
+    files: dict[str, bytes]  # what the bundle holds of them, byte for byte, by its names there
+
+
+def read_inputs(
+    paths: InputPaths,
+    target_column: str | None,
+    claims: ClaimColumn | None,
+    *,
+    missing: float | None,
+    trees: TreesUsed | None,
+    progress: Progress,
+) -> BuildInputs:
+    """Read all that a bundle is built from.
+
+    Raises: ConfigurationError (ModelRefused among it) for files that cannot be read or do not fit each other,
+    ClaimsDiffer where claims have to tell which trees are meant, and do not.
+    """
+    progress("reading the model", 0, 1)
+    readings = read_every_way(paths.model, trees=trees, missing=missing, claimed=claims is not None)
+    features, policy_file = _read(paths.features), _read(paths.policy) if paths.policy else b""
+    features_toml = _text(features, paths.features)
+    check_names(readings.any_forest.features, features_toml)
+    rules = rules_for(readings.any_forest, features_toml)
+    policy = read_policy(_text(policy_file, paths.policy))
+    progress("reading the pool", 0, 1)
+    claim_column = None if claims is None else claims.name
+    pool = read_pool(paths.pool, rules, target_column=target_column, claim_column=claim_column, missing=missing)
+    forest, chosen = _chosen(readings, pool, claims, trees)
+    return BuildInputs(
+        model=readings.model,
+        forest=forest,
+        trees=chosen,
+        trees_by_claims=readings.chosen is None,
+        other_trees=readings.other_than(chosen),
+        rules=rules,
+        policy=policy,
+        pool=pool,
+        files={MODEL_FILES[paths.model.suffix.lower()]: readings.model, FEATURES: features, POLICY: policy_file},
+    )
+
+
+def check_missing(missing: float | None) -> None:
+    """Refuse a number that cannot stand for missing. Raises: ConfigurationError."""
+    if missing is not None and not math.isfinite(missing):
+        message = (
+            f"--missing {missing:g}: give the finite number that stands for missing; NaN and empty cells always do"
+        )
+        raise ConfigurationError(message)
+
+
+def _chosen(
+    readings: Readings, pool: Pool, claims: ClaimColumn | None, trees: TreesUsed | None
+) -> tuple[Forest, TreesUsed | None]:
+    """The reading that was asked for, or the one that the claims were made with, and its choice of trees."""
+    if claims is None or readings.chosen is not None:
+        return readings.any_forest, trees
+    meant = trees_meant(readings.others, readings.model, pool, claims)
+    return readings.others[meant], meant
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        message = f"{path} cannot be read: {error.strerror or error}"
+        raise ConfigurationError(message) from error
+
+
+def _text(content: bytes, path: Path | None) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        message = f"{path} is not UTF-8 text"
+        raise ConfigurationError(message) from error
