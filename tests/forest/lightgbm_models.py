@@ -8,9 +8,8 @@ import lightgbm as lgb
 import numpy as np
 
 from stream.forest.from_lightgbm import read_lightgbm
-from stream.forest.link import link_of
 from stream.forest.trees import Forest
-from stream.forest.walk import leaf_ids, leaf_slots, margins
+from tests.forest.exactness import assert_equals_owner
 from tests.forest.models import Rows, probes
 
 CATEGORICAL: dict[str, Any] = {"min_data_per_group": 1, "cat_smooth": 0, "cat_l2": 0, "max_cat_to_onehot": 1}
@@ -34,18 +33,16 @@ def trained(rows: Any, target: Any, **parameters: Any) -> str:
 def assert_exact(text: str, rows: Rows) -> Forest:
     """Leaves, margins and predictions have LightGBM's bits on these rows and on every threshold; the forest it is."""
     forest = read_lightgbm(text, trees=None)
-    booster = lgb.Booster(model_str=text)
     asked = probes(forest, rows)
-    slots = leaf_slots(forest, asked)
-    scored = margins(forest, slots)
-    leaves, raw, predicted = (
-        np.asarray(booster.predict(asked, num_threads=1, **what))
-        for what in ({"pred_leaf": True}, {"raw_score": True}, {})
-    )
-    assert np.array_equal(leaf_ids(forest, slots), leaves.reshape(slots.shape))
-    assert scored.tobytes() == raw.tobytes()
-    assert link_of(forest).probabilities(scored).tobytes() == predicted.tobytes()
+    assert_equals_owner(forest, *said_by_lightgbm(text, asked), asked)
     return forest
+
+
+def said_by_lightgbm(text: str, rows: Any) -> list[Any]:
+    """Leaves, margins and predictions that the library gives for rows of any form that it takes."""
+    booster = lgb.Booster(model_str=text)
+    asked: list[dict[str, Any]] = [{"pred_leaf": True}, {"raw_score": True}, {}]
+    return [np.asarray(booster.predict(rows, num_threads=1, **what)) for what in asked]
 
 
 def mixed(seed: int = 7, rows: int = 300) -> tuple[Rows, Any]:

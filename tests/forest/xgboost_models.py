@@ -14,9 +14,8 @@ import xgboost as xgb
 
 from stream.errors import ModelRefused
 from stream.forest.from_xgboost import read_xgboost
-from stream.forest.link import link_of
 from stream.forest.trees import Forest, TreesUsed
-from stream.forest.walk import leaf_ids, leaf_slots, margins
+from tests.forest.exactness import assert_equals_owner
 from tests.forest.models import USUAL, Recipe, Rows, owner_of, probes, xgboost_matrix
 
 SETTINGS: dict[str, Any] = {"objective": "binary:logistic", "max_depth": 3, "nthread": 1, "seed": 0, "verbosity": 0}
@@ -63,13 +62,9 @@ def trained(objective: str = "binary:logistic", *, recipe: Recipe = USUAL, round
 
 def assert_exact(booster: xgb.Booster, forest: Forest, rows: Rows) -> None:
     """Leaves, margins and predictions of the rows, and of probes around them, have the library's bits."""
-    owner = owner_of(booster, forest)
-    asked = probes(forest, rows)
-    slots = leaf_slots(forest, asked)
-    scored = margins(forest, slots)
-    assert np.array_equal(leaf_ids(forest, slots), owner.leaves(asked))
-    assert scored.tobytes() == owner.ask(asked, "margin").tobytes()
-    assert link_of(forest).probabilities(scored).tobytes() == owner.ask(asked, "probability").tobytes()
+    owner, asked = owner_of(booster, forest), probes(forest, rows)
+    leaves, scored, predicted = owner.leaves(asked), owner.ask(asked, "margin"), owner.ask(asked, "probability")
+    assert_equals_owner(forest, leaves, scored, predicted, asked)
 
 
 def refused(raw: bytes, trees: TreesUsed | None = None) -> str:

@@ -15,13 +15,8 @@ import numpy.typing as npt
 import xgboost as xgb
 
 from stream.forest.trees import Forest
-from stream.recourse.features import rules_for
-from stream.recourse.leaf_matrix import build_leaf_matrix
-from stream.recourse.model import published_model
-from stream.recourse.policy import Policy
-from tests.forest.models import forest_of, owner_of
-from tests.oracles.trees import trees_of
-from tests.recourse.lenders import IDENTITY, Approve, Lender, Library, Rows
+from tests.forest.models import forest_of
+from tests.recourse.lenders import Approve, Lender, Library, Rows, lender_of
 
 FEATURES = ("income", "purpose", "region", "year", "debts", "age")
 PURPOSES = ("boat", "bücher", "car", "furniture", "house", "land", "motor", "radio", "study", "travel", "never seen")
@@ -108,23 +103,7 @@ def category_lender(
     pool, target = applicants(seed, rows, library)
     booster = _train(library, pool, target if approve == "above" else 1 - target, trees)
     forest = as_year(forest_of(booster, missing=SENTINEL if library == "xgboost" else None))
-    rules = rules_for(forest, RULES)
-    pool.setflags(write=False)
-    return Lender(
-        model=published_model(
-            identity=IDENTITY.copy(),
-            forest=forest,
-            rules=rules,
-            policy=Policy(approve=approve, band_size=24),
-            matrix=build_leaf_matrix(forest, pool, rules, approve, b"key of the tests"),
-            threshold=0.5,
-            threshold_scale="probability",
-            audit_trees=True,
-        ),
-        owner=owner_of(booster, forest),
-        pool=pool,
-        trees=trees_of(booster),
-    )
+    return lender_of(booster, pool, approve, forest=forest, features_toml=RULES)
 
 
 def _train(library: Library, pool: Rows, target: npt.NDArray[np.int64], trees: int) -> Any:

@@ -18,9 +18,9 @@ import numpy.typing as npt
 import xgboost as xgb
 
 from stream.events import BundleIdentity, Decision, ThresholdScale, Value
-from stream.forest.trees import Kind
+from stream.forest.trees import Forest, Kind
 from stream.recourse.answer import Answer, answer
-from stream.recourse.features import read_features
+from stream.recourse.features import rules_for
 from stream.recourse.leaf_matrix import build_leaf_matrix
 from stream.recourse.model import PublishedModel, published_model
 from stream.recourse.policy import Policy
@@ -192,11 +192,18 @@ def lender(
 
 
 def lender_of(
-    booster: Any, pool: Rows, approve: Approve, *, threshold: float = 0.5, scale: ThresholdScale = "probability"
+    booster: Any,
+    pool: Rows,
+    approve: Approve,
+    *,
+    forest: Forest | None = None,
+    features_toml: str = RULES,
+    threshold: float = 0.5,
+    scale: ThresholdScale = "probability",
 ) -> Lender:
-    """Publish a model of numbers that was trained on this pool."""
-    forest = forest_of(booster)
-    rules = read_features(RULES, FEATURES)
+    """Publish a model that was trained on this pool; `forest` is what is read of it, where more is to be said of it."""
+    forest = forest or forest_of(booster)
+    rules = rules_for(forest, features_toml)
     pool.setflags(write=False)
     return Lender(
         model=published_model(
