@@ -125,7 +125,17 @@ def _explain(
         first=first,
         beta=model.policy.beta,
     )
-    for target in targets_of(forest, reach, ranked, first=first, cutoff=scored.cutoff, sign=sign):
+    found_targets = targets_of(
+        forest,
+        model.trees,
+        reach,
+        ranked,
+        first=first,
+        cutoff=scored.cutoff,
+        sign=sign,
+        action_cost=float(model.policy.action_cost),
+    )
+    for target in found_targets:
         tier = tier_of(model, scored, reach, target, splits)
         body["tiers"].append(tier)
         recommendation["tiers"].append(recommended_tier(model, scored, target, tier))

@@ -169,6 +169,22 @@ class Reach:
         unordered = rule.type == "category" or rule.is_unrecorded(own)
         return min(rule.cost * (1.0 if unordered else abs(to - own) / float(self.matrix.scales[j])), EFFORT_MAX)
 
+    def prices(self) -> NDArray[np.float64]:
+        """Price every move of a single feature as `effort` does: inf where it is not permitted, 0 at the own cell.
+
+        Shape: (cells of the model,). A feature of a group does not move alone.
+        """
+        at, rules = self.landings.feature, self.rules.rules
+        unordered = [r.type == "category" or r.is_unrecorded(x) for r, x in zip(rules, self.row.tolist(), strict=True)]
+        with np.errstate(over="ignore"):
+            scaled = np.abs(self.landing - self.row[at]) / self.matrix.scales[at]
+            dear = np.array([rule.cost for rule in rules])[at] * np.where(np.array(unordered)[at], 1.0, scaled)
+        price: NDArray[np.float64] = np.minimum(dear, EFFORT_MAX)
+        alone = np.array([rule.group is None for rule in rules])[at]
+        price[np.isnan(self.landing) | ~alone] = np.inf
+        price[self.landings.start[:-1] + self.cells] = 0.0
+        return price
+
     def _why_not(self, j: int, cell: int) -> str | None:
         at = int(self.landings.start[j]) + cell
         if cell == self.cells[j] or not math.isnan(self.landing[at]):

@@ -15,6 +15,7 @@ from stream.recourse.feasible import Landings, landings_of
 from stream.recourse.features import FeatureRules
 from stream.recourse.leaf_matrix import LeafMatrix
 from stream.recourse.policy import Policy
+from stream.recourse.profiles import CellTrees, cell_trees
 from stream.recourse.reasons import CutoffBand, cutoff_band
 
 BANDS_KEPT_MAX = 16  # cutoffs whose bands are remembered; lenders use a handful of thresholds
@@ -28,6 +29,7 @@ class PublishedModel:
     forest: Forest
     units: LeafUnits
     cells: Cells
+    trees: CellTrees  # in which the near tier is searched for
     landings: Landings
     link: Link
     rules: FeatureRules
@@ -87,6 +89,7 @@ def published_model(
         forest=forest,
         units=leaf_units(forest),
         cells=cells,
+        trees=cell_trees(forest, cells, policy.sign),
         landings=landings_of(rules, cells, matrix),
         link=link_of(forest),
         rules=rules,

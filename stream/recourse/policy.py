@@ -20,6 +20,7 @@ class Policy:
     approve: Literal["above", "below"] = "above"  # which side of the threshold is approved; PD models approve below
     epsilon: float = 0.0  # surplus in margin that a comparator must have past the cutoff (paper, Eligibility)
     beta: float = 1.0  # weight of the feature distance in the ranking (paper, Ranking)
+    action_cost: float = 0.12  # price of each action beside its effort, in scales: keeps lists short
     band_size: int = 256  # rows of the cutoff band that reasons are measured against
     expiry_days: int = 90  # event_time + this: until when a recommendation may be acted on
     notice_days: int = 30  # event_time + this: when notice is due (12 CFR 1002.9(a)(1))
@@ -46,6 +47,7 @@ def read_policy(text: str) -> Policy:
         ("approve", policy.approve in ("above", "below"), 'must be "above" or "below"'),
         ("epsilon", _number(policy.epsilon), "must be a finite number, 0 or more"),
         ("beta", _number(policy.beta), "must be a finite number, 0 or more"),
+        ("action_cost", _number(policy.action_cost), "must be a finite number, 0 or more"),
         ("band_size", _whole(policy.band_size, 1, BAND_SIZE_MAX), f"must be whole, 1 to {BAND_SIZE_MAX}"),
         ("expiry_days", _whole(policy.expiry_days, 0, DAYS_MAX), f"must be whole, 0 to {DAYS_MAX}"),
         ("notice_days", _whole(policy.notice_days, 0, DAYS_MAX), f"must be whole, 0 to {DAYS_MAX}"),

@@ -31,7 +31,7 @@ from stream.recourse.model import PublishedModel
 from stream.recourse.search import TierTarget
 from stream.recourse.table import Contrast, RowSides, SplitRows, by_feature, contrast, ledger
 
-ENGINE_VERSION = "1"  # raised only when answers change
+ENGINE_VERSION = "2"  # raised only when answers change
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DAY_MS = 86_400_000
 
@@ -178,19 +178,23 @@ def tier_of(
 
 
 def recommended_tier(model: PublishedModel, scored: Scored, found: TierTarget, audited: AuditTier) -> RecommendedTier:
-    """Write one tier of the recommendation; nothing in it comes from the comparator but its cells."""
+    """Write one tier of the recommendation; nothing in it comes from the comparator but its cells.
+
+    Near's actions need not lead to the comparator: what is withheld on the way there is not told of what they move.
+    """
+    moved = _moved(scored.row, found.target)
+    acted = {model.forest.features[j] for j in moved}
     contribution = {f["feature"]: f["contribution"] for f in audited["ledgers"]["target"]["features"]}
     withheld = [
         {"feature": f["feature"], "why": f["why_not"]}
         for f in audited["ledgers"]["comparator"]["features"]
-        if f["why_not"] is not None
+        if f["why_not"] is not None and f["feature"] not in acted
     ]
     cells = model.cells.of(found.target[None])[0]
     return {
         "tier": found.tier,
         "actions": [
-            _action(model, j, float(scored.row[j]), float(found.target[j]), int(cells[j]), contribution)
-            for j in _moved(scored.row, found.target)
+            _action(model, j, float(scored.row[j]), float(found.target[j]), int(cells[j]), contribution) for j in moved
         ],
         "margin": audited["margin"],
         "probability": audited["probability"],

@@ -18,6 +18,9 @@ WRONG: dict[str, str] = {  # the text -> the key that the message must name
     'epsilon = "0"': "epsilon",
     "epsilon = true": "epsilon",
     f"epsilon = 1{'0' * 400}": "epsilon",
+    "action_cost = -0.01": "action_cost",
+    "action_cost = inf": "action_cost",
+    "action_cost = false": "action_cost",
     "beta = -0.1": "beta",
     "beta = inf": "beta",
     "beta = [1]": "beta",
@@ -71,16 +74,17 @@ def test_a_key_is_repeated_short_and_printable() -> None:
 
 
 def test_everything_is_optional() -> None:
-    """Given an empty file, when read, then the paper's settings hold: no surplus, beta 1, and a band of 256 rows."""
+    """Given an empty file, when read, then the paper's settings hold: no surplus, beta 1, and a band of 256 rows; an action costs 0.12 scales."""
     policy = read_policy("")
     assert policy == Policy()
+    assert policy.action_cost == 0.12
     assert (policy.approve, policy.epsilon, policy.beta, policy.band_size) == ("above", 0, 1, 256)
 
 
 def test_every_key_is_read() -> None:
     """Given a file that sets each key to something else, when read, then each one is as it says."""
     settings = {
-        "approve": "below", "epsilon": 0.5, "beta": 0, "band_size": 7, "expiry_days": 1, "notice_days": 2,
+        "approve": "below", "epsilon": 0.5, "beta": 0, "action_cost": 0, "band_size": 7, "expiry_days": 1, "notice_days": 2,
         "reference_key_id": "2026",
     }  # fmt: skip
     text = "\n".join(f"{key} = {value!r}".replace("'", '"') for key, value in settings.items())

@@ -42,7 +42,17 @@ def tiers(model: PublishedModel, shop: Lender, row: Rows, scores: Rows) -> bytes
     first = len(model.matrix) - len(scores)
     splits = SplitRows(model.forest, model.rules)
     out: list[Any] = []
-    for target in targets_of(model.forest, reach, scores, first=first, cutoff=scored.cutoff, sign=shop.sign):
+    found = targets_of(
+        model.forest,
+        model.trees,
+        reach,
+        scores,
+        first=first,
+        cutoff=scored.cutoff,
+        sign=shop.sign,
+        action_cost=model.policy.action_cost,
+    )
+    for target in found:
         audited = tier_of(model, scored, reach, target, splits)
         out.append([audited, recommended_tier(model, scored, target, audited)])
     return canonical_json([out, splits.table()])

@@ -14,7 +14,8 @@ from stream.recourse.feasible import Reach, groups, reach_of
 from stream.recourse.features import LABELS, Mutability
 from stream.recourse.leaf_matrix import without_no_record
 from stream.recourse.ranking import scores
-from stream.recourse.search import AIMED_RANKS_MAX, FIRST_CHUNK, TIERS, TierTarget, targets_of
+from stream.recourse.search import AIMED_RANKS_MAX, FIRST_CHUNK, TIERS, TierTarget, prune, targets_of
+from tests.recourse.category_lenders import category_lender
 from tests.recourse.lenders import FEATURES, LENDERS, Approve, Lender, Library, Rows, lender
 
 PAIRS = pytest.mark.parametrize(("library", "approve"), LENDERS)
@@ -39,8 +40,36 @@ class Query:
     def found(self) -> list[TierTarget]:
         """What our search finds."""
         return targets_of(
-            self.shop.model.forest, self.reach, self.ranked, first=self.first, cutoff=self.cutoff, sign=self.shop.sign
+            self.shop.model.forest,
+            self.shop.model.trees,
+            self.reach,
+            self.ranked,
+            first=self.first,
+            cutoff=self.cutoff,
+            sign=self.shop.sign,
+            action_cost=self.shop.model.policy.action_cost,
         )
+
+    def price(self, target: Rows) -> float:
+        """What a target costs: per feature its cost times the scales moved, one for a category or a first value, and the action."""
+        model, total = self.shop.model, 0.0
+        for j, rule in enumerate(model.rules.rules):
+            own, to = float(self.reach.row[j]), float(target[j])
+            if to != own and not np.isnan(to):
+                one = rule.type == "category" or rule.is_unrecorded(own)
+                total += rule.cost * (1.0 if one else abs(to - own) / model.matrix.scales[j]) + model.policy.action_cost
+        return total
+
+    def walked(self, k: int) -> Rows | None:
+        """What the walk of the k-th tier ends with, after pruning; None where it finds nobody."""
+        rank = self.rank(k)
+        if rank is None:
+            return None
+        own, walked = self.walk(k)
+        target = self.projections()[walked[rank]]
+        least = tier_floor(self, own[0]) if own else self.shop.sign * self.cutoff
+        floor = min(least, float(self.score(target[None])[0]))
+        return prune(self.shop.model.forest, self.reach, target, floor=floor, sign=self.shop.sign)
 
     def projections(self) -> Rows:
         """How far the person gets toward each eligible comparator."""
@@ -94,21 +123,79 @@ def query_of(shop: Lender, row: Rows, tightened: dict[str, str], threshold: floa
 def test_the_best_ranked_that_the_library_accepts_is_taken(
     library: Library, approve: Approve, place: int, tightened: dict[str, str], threshold: float
 ) -> None:
-    """Given any labels, each tier takes, of its tercile and then of all, the best-ranked whose projection scores as its tercile does, else the best-ranked that the library accepts; it is empty only where there is none."""
+    """Given any labels, mid and far take, each of its tercile and then of all, the best-ranked whose projection scores as its tercile does, else the best-ranked that the library accepts; they are empty only where there is none."""
     shop = lender(library, approve)
     query = query_of(shop, shop.declined(101)[place], tightened, threshold)
     if query.score(query.reach.row[None])[0] >= shop.sign * query.cutoff:
         return
     accepted = query.score(query.projections()) >= shop.sign * query.cutoff
     found = {target.tier: target for target in query.found}
-    assert list(found) == (list(TIERS) if accepted.any() else [])
-    for k, tier in enumerate(TIERS):
+    assert list(found)[1:] == (list(TIERS[1:]) if accepted.any() else [])
+    for k, tier in enumerate(TIERS[1:], 1):
         own, walked = query.walk(k)
         first = query.rank(k)
         if first is not None:
             assert found[tier].rank == first
             assert found[tier].comparator == query.first + walked[first]
             assert found[tier].from_tercile == (walked[first] in own)
+
+
+@PAIRS
+@settings(max_examples=7)
+@given(place=st.integers(0, 100), tightened=overrides, threshold=st.sampled_from([0.5, 0.3, 0.7]))
+def test_near_is_accepted_and_no_dearer_than_the_walk(
+    library: Library, approve: Approve, place: int, tightened: dict[str, str], threshold: float
+) -> None:
+    """Given any labels, near is there where the walk finds anyone; the library accepts it, it costs no more than the walk's pruned target, moves groups whole, and stays within the labels."""
+    shop = lender(library, approve)
+    query = query_of(shop, shop.declined(101)[place], tightened, threshold)
+    if query.score(query.reach.row[None])[0] >= shop.sign * query.cutoff:
+        return
+    near = next((target for target in query.found if target.tier == "near"), None)
+    walked = query.walked(0)
+    assert near is not None or walked is None
+    if near is None:
+        return
+    assert query.score(near.target[None])[0] >= shop.sign * query.cutoff
+    assert walked is None or query.price(near.target) <= query.price(walked)
+    assert near.rank == 0 or near.rank == query.rank(0)
+    assert near.comparator == query.first + query.walk(0)[1][near.rank]
+    moves = np.nan_to_num(near.target - query.reach.row)
+    labels = query.reach.mutability
+    assert not moves[labels == Mutability.IMMUTABLE].any()
+    assert (moves[labels == Mutability.INCREASE_ONLY] >= 0).all()
+    assert (moves[labels == Mutability.DECREASE_ONLY] <= 0).all()
+
+
+@pytest.mark.parametrize(("library", "approve"), LENDERS)
+def test_without_groups_near_is_seldom_dearer_than_the_walk_and_cheaper_on_average(
+    library: Library, approve: Approve
+) -> None:
+    """Given forty people of a lender without groups, near's comparator is the best-ranked of its tercile, at most one pays more than the walk's pruned target asks, and all together pay less."""
+    shop = category_lender(library, approve)
+    dearer, near, walk = 0, 0.0, 0.0
+    for row in shop.declined(40):
+        query = query_of(shop, row, {})
+        found = query.found
+        walked = query.walked(0)
+        if walked is None:
+            continue
+        assert (found[0].tier, found[0].rank, found[0].from_tercile) == ("near", 0, True)
+        one, other = query.price(found[0].target), query.price(walked)
+        dearer, near, walk = dearer + (one > other), near + one, walk + other
+    assert dearer <= 1
+    assert 0 < near < walk
+
+
+@PAIRS
+def test_a_dearer_action_makes_no_longer_lists(library: Library, approve: Approve) -> None:
+    """Given forty people, near has no more actions on average where each has a high price than where it has none."""
+    moved = []
+    for cost in (0.0, 2.0):
+        shop = category_lender(library, approve).with_policy(action_cost=cost)
+        near = [(row, query_of(shop, row, {}).found[:1]) for row in shop.declined(40)]
+        moved.append(sum(int(((to.target != row) & ~np.isnan(to.target)).sum()) for row, found in near for to in found))
+    assert moved[0] >= moved[1] > 0
 
 
 @PAIRS
@@ -119,8 +206,8 @@ def test_a_long_walk_counts_every_step(library: Library, approve: Approve) -> No
     ranks = []
     for row in shop.declined(60):
         query = query_of(shop, row, fixed)
-        for k, target in enumerate(query.found):
-            assert target.rank == query.rank(k)
+        for target in query.found[1:]:
+            assert target.rank == query.rank(TIERS.index(target.tier))
             ranks.append(target.rank)
     assert max(ranks) > FIRST_CHUNK
 
@@ -131,11 +218,13 @@ def test_a_long_walk_counts_every_step(library: Library, approve: Approve) -> No
 def test_pruning_leaves_no_move_that_could_be_given_back(
     library: Library, approve: Approve, place: int, tightened: dict[str, str]
 ) -> None:
-    """Given a target, it keeps to the projection it came from, reaches the tercile's least score or the projection's own, and loses that with any move less."""
+    """Given a target of mid or far, it keeps to the projection it came from, reaches the tercile's least score or the projection's own, and loses that with any move less."""
     shop = lender(library, approve)
     query = query_of(shop, shop.declined(101)[place], tightened)
     row = query.reach.row
     for k, target in enumerate(query.found):
+        if target.tier == "near":
+            continue
         whole = query.projections()[target.comparator - query.first]
         kept = target.target.view(np.int64)
         moved = [j for j in range(len(row)) if kept[j] != row.view(np.int64)[j]]
@@ -212,8 +301,9 @@ def test_a_pool_of_few_eligible_people_still_serves_every_tier(
     assert len(query.ranked) == eligible
     possible = bool(eligible) and bool((query.score(query.projections()) >= few.sign * query.cutoff).any())
     body = answer(few.decide(row), few.model).body
-    assert body["status"] == ("ok" if possible else "no_feasible_recourse")
-    assert [tier["tier"] for tier in body["tiers"]] == (list(TIERS) if possible else [])
+    tiers = [tier["tier"] for tier in body["tiers"]]
+    assert body["status"] == ("ok" if tiers else "no_feasible_recourse")
+    assert tiers == list(TIERS) if possible else tiers in ([], ["near"] if eligible else [])
 
 
 @PAIRS

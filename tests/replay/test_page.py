@@ -79,7 +79,7 @@ def what_if_tally() -> Tally:
 def report(mode: Mode, tally: Tally) -> dict[str, Any]:
     parameters = {
         "run_id": "spring-check", "mode": mode, "model": HOSTILE, "threshold": 0.6, "threshold_scale": None, "topic": "decisions",
-        "archive": None, "engine_version": "1", "features_sha256": None, "policy_sha256": None,
+        "archive": None, "engine_version": "2", "features_sha256": None, "policy_sha256": None,
     }  # fmt: skip
     source = Snapshot(kind="kafka", says={"topic": "decisions"}, ranges={0: (0, tally.records)}, records=tally.records)
     return report_of(parameters, source, tally)
