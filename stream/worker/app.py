@@ -7,6 +7,8 @@ What ordinary Faust code loses, and how this keeps it (read in and measured on F
 - An event that a stream skips because a rebalance or stop began is acked unprocessed: `RawSchema` holds each message by
   one reference more, which only a settled decision gives back.
 - A commit may pass holes: see `commit_order`.
+- After a rebalance it seeks back to what is committed, but aiokafka leaves a partition where it is whose committed offset
+  is 0: what was fetched and dropped meanwhile would never be read again. `PromptThread` seeks there as well.
 - `wait_empty` waits for every unacked message in a rebalance or stop: what the pipeline lets go of is taken out of it.
 """
 
@@ -15,14 +17,14 @@ from __future__ import annotations
 import logging
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
 import aiokafka
 import faust
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
-from faust.types import EventT, StreamT
+from faust.types import TP, EventT, StreamT
 from faust.types.tuples import Message
 
 from stream.runtime.inbound import Inbound
@@ -52,6 +54,22 @@ class PromptThread(AIOKafkaConsumerThread):
         consumer = super()._create_worker_consumer(transport)
         consumer._fetch_max_wait_ms = FETCH_WAIT_MS  # noqa: SLF001 - aiokafka reads it when it starts; Faust has no setting
         return consumer
+
+    async def seek_to_committed(self) -> Mapping[TP, int]:
+        """Seek every partition back to where its next record is not committed."""
+        return cast("Mapping[TP, int]", await self.call_thread(seek_back, self._ensure_consumer()))
+
+
+async def seek_back(consumer: aiokafka.AIOKafkaConsumer) -> Mapping[aiokafka.TopicPartition, int | None]:
+    """Seek every assigned partition to its committed offset, be that 0, or to its beginning where there is none."""
+    committed: Mapping[aiokafka.TopicPartition, int | None] = await consumer.seek_to_committed()
+    for partition, offset in committed.items():
+        if not offset and partition in consumer.assignment():
+            if offset is None:
+                await consumer.seek_to_beginning(partition)
+            else:
+                consumer.seek(partition, offset)
+    return committed
 
 
 class PromptConsumer(Consumer):

@@ -303,8 +303,11 @@ def test_retention_that_overtakes_a_running_sink_ends_it(here: Room, sinks: Sink
     delete_below(here, 70)
     child.signal(signal.SIGCONT)
     assert child.wait() == 1
-    assert "offsets 20 to 69 of" in child.log.read_text().splitlines()[-1]
-    assert sinks.once(tmp_path / "overtaken", "--accept-loss")["offsets_lost"] == 50
+    told = re.search(r"offsets (\d+) to 69 of", child.log.read_text().splitlines()[-1])
+    assert told is not None
+    first = int(told[1])  # the answer to a fetch that was under way when it fell asleep still reached it
+    assert first >= 20
+    assert sinks.once(tmp_path / "overtaken", "--accept-loss")["offsets_lost"] == 70 - first
 
 
 def delete_below(here: Room, offset: int) -> None:

@@ -14,6 +14,7 @@ from stream.bundle.open import open_bundle
 from stream.errors import MalformedRecord
 from stream.recourse.answer import answer
 from stream.recourse.model import PublishedModel
+from stream.recourse.policy import Policy
 from stream.replay.judging import WhatIf
 from stream.replay.models import Models
 from stream.replay.records import stored_of
@@ -65,8 +66,10 @@ def report(verdicts: list[Verdict]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("from_audit", [False, True])
 def test_a_dearer_effort_is_told_to_nobody(toy: Lender, model: PublishedModel, *, from_audit: bool) -> None:
-    """Given a features.toml in which all that differs is that every cost has doubled, when a what-if answers again, then all are told the same, and every tier's effort differs as a number behind it."""
-    verdicts = judged(toy, Models([model], None), Change(features=features_of(toy, "cost = 2")), from_audit=from_audit)
+    """Given rules in which all that differs is that every cost has doubled, those of an action too, when a what-if answers again, then all are told the same, and every tier's effort differs as a number behind it."""
+    policy = (toy.bundle / "policy.toml").read_text() + f"\naction_cost = {2 * Policy().action_cost}\n"
+    dearer = Change(features=features_of(toy, "cost = 2"), policy=policy.encode())
+    verdicts = judged(toy, Models([model], None), dearer, from_audit=from_audit)
     found = report(verdicts)
     assert found["answers"] == {"told_the_same": DECLINED, "told_differently": 0, "told_before_unknown": 0}
     assert found["differs"] == {}
