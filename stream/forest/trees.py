@@ -30,6 +30,7 @@ Floats: TypeAlias = npt.NDArray[Any]  # float32 or float64, as the forest's dtyp
 
 NUMBER, ZERO_IS_MISSING, CATEGORY = 0, 1, 2  # kinds of split; a leaf is a NUMBER
 ZERO_REACH = float(np.float32(1e-35))  # nearer to zero than this is zero for LightGBM (kZeroThreshold, a float32)
+ENDS_OF_ZERO = (math.nextafter(-ZERO_REACH, -math.inf), ZERO_REACH)  # each the greatest value of its cell
 BITS = 32  # of a word of `category_bits`
 CODES_MAX = 1 << 24  # of one feature: float32, in which XGBoost holds codes, counts no further
 INSIDE = -1  # marks what a node does not have: a leaf's feature and children, a split's slot, a root's parent
@@ -114,7 +115,7 @@ class Forest:
         LightGBM forest, which parts missing from all values: nothing lies beyond it.
         """
         here = (self.split_feature == feature) & (self.kind != CATEGORY)
-        ends = _ENDS_OF_ZERO if (self.kind[here] == ZERO_IS_MISSING).any() else ()
+        ends = ENDS_OF_ZERO if (self.kind[here] == ZERO_IS_MISSING).any() else ()
         return np.unique(np.concatenate([self.threshold[here], np.array(ends, self.dtype)]))
 
     def listed(self, node: int) -> tuple[int, ...]:
@@ -124,7 +125,6 @@ class Forest:
         return tuple(np.flatnonzero(held).tolist())
 
 
-_ENDS_OF_ZERO = (math.nextafter(-ZERO_REACH, -math.inf), ZERO_REACH)  # each the greatest value of its cell
 _ARRAYS = (
     "first_node",
     "split_feature",

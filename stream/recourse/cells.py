@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.events import CellInterval
-from stream.forest.trees import CATEGORY, ZERO_IS_MISSING, ZERO_REACH, Forest
+from stream.forest.trees import CATEGORY, ENDS_OF_ZERO, ZERO_IS_MISSING, Forest
 
 NOT_A_CODE = -1  # what a number that is no code of a category is read as
-ENDS_OF_ZERO = (math.nextafter(-ZERO_REACH, -math.inf), ZERO_REACH)  # each the greatest value of its cell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -14,8 +14,9 @@ from stream.recourse.cells import Cells, cells_of
 from stream.recourse.feasible import Landings, landings_of
 from stream.recourse.features import FeatureRules
 from stream.recourse.leaf_matrix import LeafMatrix
+from stream.recourse.least_effort import have_compiled
 from stream.recourse.policy import Policy
-from stream.recourse.profiles import CellTrees, cell_trees
+from stream.recourse.profiles import CellTrees, cell_trees, is_searchable
 from stream.recourse.reasons import CutoffBand, cutoff_band
 
 BANDS_KEPT_MAX = 16  # cutoffs whose bands are remembered; lenders use a handful of thresholds
@@ -84,12 +85,15 @@ def published_model(
 ) -> PublishedModel:
     """Put a published model together; what can be derived is derived here, once."""
     cells = cells_of(forest)
+    trees = cell_trees(forest, cells, policy.sign)
+    if is_searchable(forest):
+        have_compiled(trees)
     return PublishedModel(
         identity=identity,
         forest=forest,
         units=leaf_units(forest),
         cells=cells,
-        trees=cell_trees(forest, cells, policy.sign),
+        trees=trees,
         landings=landings_of(rules, cells, matrix),
         link=link_of(forest),
         rules=rules,

@@ -16,8 +16,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.forest.trees import CATEGORY, INSIDE, NUMBER, ZERO_IS_MISSING, Forest
-from stream.recourse.cells import ENDS_OF_ZERO, Cells
+from stream.forest.trees import CATEGORY, ENDS_OF_ZERO, INSIDE, NUMBER, ZERO_IS_MISSING, Forest
+from stream.recourse.cells import Cells
 
 DEPTH_MAX = 1024  # of a tree; deeper ones are searched without profiles
 _AS_INTERVAL = -1  # marks a node that parts its feature's cells at a rank
@@ -87,6 +87,11 @@ def cell_trees(forest: Forest, cells: Cells, sign: int) -> CellTrees:
         trees_of=np.concatenate([np.empty(0, np.int32), *with_feature]),
         magnitude=_magnitude(forest),
     )
+
+
+def is_searchable(forest: Forest) -> bool:
+    """Whether profiles can follow its longest path."""
+    return bool(forest.depth.max(initial=0) < DEPTH_MAX)
 
 
 def _magnitude(forest: Forest) -> float:

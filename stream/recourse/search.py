@@ -26,7 +26,7 @@ from stream.forest.trees import Forest
 from stream.forest.walk import margins_of
 from stream.recourse.feasible import Reach, groups
 from stream.recourse.least_effort import Prices, cheapened, least_effort
-from stream.recourse.profiles import DEPTH_MAX, CellTrees
+from stream.recourse.profiles import CellTrees, is_searchable
 
 TIERS: tuple[TierName, ...] = ("near", "mid", "far")
 FIRST_CHUNK, CHUNK_MAX = 16, 1024  # candidates projected and scored at once; most queries stop in the first few
@@ -105,7 +105,7 @@ class _Query:
         if not len(self.scores):
             return None
         prices, searched = None, None
-        if self.forest.depth.max(initial=0) < DEPTH_MAX:
+        if is_searchable(self.forest):
             prices = Prices(self.reach.prices(), self.action_cost)
             searched = self._least_effort(prices)
         beside = None
