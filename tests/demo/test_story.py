@@ -99,7 +99,8 @@ def test_what_is_wrong_with_ones_own_data_is_one_line(
 @pytest.mark.parametrize(("blow", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
 def test_nothing_is_left_behind_whatever_ends_it(loans: Path, blow: signal.Signals, code: int) -> None:
     """Given a demo under way, when it is interrupted, terminated or killed, then no process of it is left."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job, as pytest may be one, ignores it
+    # A shell's background job ignores SIGINT, and hands that down: pytest may be one.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     out = loans / "out"
     command = demo(loans, "--rate", "5", "--out", str(out))
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as story:
