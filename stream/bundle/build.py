@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from stream.bundle.manifest import (
     MANIFEST,
     FileEntry,
     Manifest,
+    ShadowsEntry,
     digest_of,
     digest_of_file,
     encode_manifest,
@@ -30,6 +31,7 @@ from stream.bundle.manifest import (
 from stream.bundle.pool import Pool, check_range
 from stream.bundle.pool_rank import PoolRank, rank_pool
 from stream.bundle.probe import ProbeReport, probe
+from stream.bundle.shadow_models import build_shadows, shadow_request
 from stream.bundle.unsaid import Unsaid, unsaid
 from stream.errors import ConfigurationError, InvalidDecision
 from stream.events import ThresholdScale
@@ -81,6 +83,9 @@ def build_bundle(  # noqa: PLR0913 - one keyword per flag of `coach bundle build
     claim_scale: ThresholdScale = "probability",
     missing: float | None = None,
     trees: TreesUsed | None = None,
+    shadows: int | None = None,
+    train_params_path: Path | None = None,
+    shadow_model_paths: Sequence[Path] = (),
     model_id: str = MODEL_ID,
     model_version: str | None = None,
     revision: int = 1,
@@ -94,12 +99,14 @@ def build_bundle(  # noqa: PLR0913 - one keyword per flag of `coach bundle build
     `model_version` is by default the first digits of the model file's SHA-256. Without a `reference_key`, the key
     behind the comparator references is made of the pool's rows: opaque to whoever does not have these.
     Where the file leaves a choice of trees and `trees` makes none, the pool's `claim_column` decides, if there is one.
+    So many `shadows` are trained by `train_params_path` on bootstraps of the pool, or `shadow_model_paths` are taken.
     Raises: ConfigurationError (ModelRefused among it) for inputs that cannot make a bundle, ProbeMismatch where the
     owner library computes anything else than we do, ClaimsDiffer where the lender's own scores are others.
     """
     refuse_occupied(out_dir)
     check_missing(missing)
     names = _names(model_id, model_version, revision)
+    asked = shadow_request(shadows, train_params_path, shadow_model_paths, target_column)
     claims = None if claim_column is None else ClaimColumn(name=claim_column, scale=claim_scale)
     paths = InputPaths(model=model_path, pool=pool_path, features=features_path, policy=policy_path)
     given = read_inputs(paths, target_column, claims, missing=missing, trees=trees, progress=progress)
@@ -118,13 +125,16 @@ def build_bundle(  # noqa: PLR0913 - one keyword per flag of `coach bundle build
     )
     claimed = None if claims is None else check_claims(forest, given.model, pool, claims, given.other_trees)
     progress("building the leaf matrix", 0, 1)
-    matrix = build_leaf_matrix(forest, pool.rows, rules, policy.approve, reference_key or _own_reference_key(pool))
+    reference_key = reference_key or _own_reference_key(pool)
+    matrix = build_leaf_matrix(forest, pool.rows, rules, policy.approve, reference_key, scale=policy.scale)
     accepted = _accepted(matrix, turn.cutoff, policy, pool)
     audit = _audit_size(forest, rules, policy, record_bytes_max, decision_bytes_max)
+    shadowed = build_shadows(asked, given, turn.cutoff, progress)
     with _told_of_the_disk(out_dir), made_whole(out_dir) as draft:
         progress("writing", 0, 1)
-        files = _write(draft, given.files, {LEAF_MATRIX: matrix.arrays(), PROBES: report.kept.arrays()})
-        manifest = _manifest(given, names, link, turn, report, accepted, audit, files)
+        arrays = {LEAF_MATRIX: matrix.arrays(), PROBES: report.kept.arrays()}
+        files = _write(draft, given.files | shadowed.files, arrays)
+        manifest = _manifest(given, names, turn, report, accepted, audit, shadowed.entry, files)
         content = encode_manifest(manifest)
         (draft / MANIFEST).write_bytes(content)
     progress("writing", 1, 1)
@@ -179,11 +189,11 @@ class _Audit:
 def _manifest(
     given: BuildInputs,
     names: _Names,
-    link: Link,
     turn: _Turn,
     report: ProbeReport,
     accepted: int,
     audit: _Audit,
+    shadows: ShadowsEntry | None,
     files: dict[str, FileEntry],
 ) -> Manifest:
     """Say what the bundle is."""
@@ -197,7 +207,7 @@ def _manifest(
         "library": forest.library,
         "library_version": forest.library_version,
         "objective": forest.objective,
-        "link": link.name,
+        "link": link_of(forest).name,
         "approve": given.policy.approve,
         "threshold": turn.threshold,
         "threshold_scale": turn.scale,
@@ -209,6 +219,7 @@ def _manifest(
         "features": [{"name": rule.name, "type": rule.type} for rule in given.rules.rules],
         "pool": {"rows": len(pool.rows), "accepted": accepted, "sha256": pool.sha256},
         "probes": {"rows": len(report.kept), "library_version": report.library_version},
+        "shadows": shadows,
         "audit_trees": audit.trees,
         "audit_record_bytes_max": audit.record_bytes_max,
         "files": files,
@@ -285,6 +296,7 @@ def _write(
 ) -> dict[str, FileEntry]:
     """Write files by name and arrays by folder and name; give what the manifest says of them."""
     for name, content in files.items():
+        (draft / name).parent.mkdir(exist_ok=True)
         (draft / name).write_bytes(content)
     paths = list(files)
     for folder, of_folder in arrays.items():

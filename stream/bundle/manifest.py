@@ -7,6 +7,8 @@ A bundle is a folder:
     features.toml, policy.toml           likewise; policy.toml is empty where none was given
     leaf_matrix/<array>.npy              the training pool as the method needs it, memory-mapped by whoever opens it
     probes/<array>.npy                   rows with what the library gave for them, computed again by whoever opens it
+    shadows/00.ubj, ...                  shadow models, where there are any: the searched ones first, then those held out
+    train.json                           by which the build trained them, byte for byte, where it did
 """
 
 from __future__ import annotations
@@ -21,11 +23,12 @@ from stream.errors import BundleUnavailable, ConfigurationError, CorruptionError
 from stream.events import PublishedFeature, ThresholdScale
 from stream.forest.trees import Library, TreesUsed
 
-FORMAT_VERSION: Final = 2  # raised when a bundle of the new format cannot be opened by older code
+FORMAT_VERSION: Final = 3  # raised when a bundle of the new format cannot be opened by older code
 MANIFEST: Final = OWN_PATH
 FEATURES: Final = "features.toml"
 POLICY: Final = "policy.toml"
 LEAF_MATRIX: Final = "leaf_matrix"
+SHADOWS: Final = "shadows"
 MODEL_FILES: Final = {".json": "model.json", ".ubj": "model.ubj", ".txt": "model.txt"}
 READ_BYTES: Final = 1 << 20
 
@@ -52,6 +55,15 @@ class ProbesEntry(TypedDict):
     library_version: str
 
 
+class ShadowsEntry(TypedDict):
+    """The shadow models: whether the build trained them, how many are searched and held out, and what we read of each."""
+
+    trained: bool
+    searched: int
+    held_out: int
+    forests_sha256: list[str]  # of each forest, its features in the model's order
+
+
 class Manifest(TypedDict):
     """The content of manifest.json. A pure function of the inputs of the build."""
 
@@ -75,6 +87,7 @@ class Manifest(TypedDict):
     features: list[PublishedFeature]
     pool: PoolEntry
     probes: ProbesEntry
+    shadows: ShadowsEntry | None
     audit_trees: bool  # whether audit records carry per-tree detail
     audit_record_bytes_max: int  # no audit record of this bundle is larger
     files: dict[str, FileEntry]

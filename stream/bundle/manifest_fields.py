@@ -13,6 +13,7 @@ Check: TypeAlias = tuple[Callable[[Any], bool], str]  # whether a value passes, 
 OWN_PATH: Final = "manifest.json"
 WHOLE_BELOW: Final = 1 << 53  # integers from here on are not the same number to every reader of JSON
 PATH_BYTES_MAX: Final = 255  # what every file system takes for one name
+SHADOWS_MAX: Final = 64  # beyond, a share of them is told no better, and the search and whoever opens the bundle wait
 SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -66,11 +67,19 @@ def _is_inside(path: str) -> bool:
     return plain and ".." not in parts.parts and parts.parts[0] != OWN_PATH
 
 
-def _are_files(value: object) -> bool:
+def are_files(value: object) -> bool:
+    """Whether it is what `files` of a manifest must be: paths inside the bundle, each with its digest and size."""
     if not isinstance(value, dict) or not all(map(_is_inside, value)):
         return False
     folders = {str(folder) for path in value for folder in PurePosixPath(path).parents}
     return folders.isdisjoint(value) and all(_is_object(one, **FILE_ENTRY) for one in value.values())
+
+
+def _are_shadows(value: object) -> bool:
+    if not isinstance(value, dict) or not _is_object(value, **SHADOWS_ENTRY):
+        return False
+    count = len(value["forests_sha256"])
+    return 1 <= count <= SHADOWS_MAX and bool(value["searched"] + value["held_out"] == count)
 
 
 NUMBER: Final[Check] = (_is_number, "a finite number")
@@ -79,6 +88,12 @@ NAME: Final[Check] = (_is_name, "a printable text without a slash")
 DIGEST: Final[Check] = (_is_sha256, "a SHA-256 in hex")
 FILE_ENTRY: Final[Mapping[str, Check]] = {"sha256": DIGEST, "bytes": _whole_from(0)}
 FEATURE_ENTRY: Final[Mapping[str, Check]] = {"name": TEXT, "type": _one_of("number", "integer", "category")}
+SHADOWS_ENTRY: Final[Mapping[str, Check]] = {
+    "trained": ((lambda value: type(value) is bool), "true or false"),
+    "searched": _whole_from(0),
+    "held_out": _whole_from(0),
+    "forests_sha256": ((lambda value: isinstance(value, list) and all(map(_is_sha256, value))), "a list of SHA-256"),
+}
 FIELDS: Final[Mapping[str, Check]] = {
     "format_version": _whole_from(1),
     "engine_version": NAME,
@@ -109,10 +124,14 @@ FIELDS: Final[Mapping[str, Check]] = {
         (lambda value: _is_object(value, rows=_whole_from(1), library_version=TEXT)),
         "an object of rows and library_version",
     ),
+    "shadows": (
+        (lambda value: value is None or _are_shadows(value)),
+        f"null or an object of trained, searched, held_out and as many forests_sha256, 1 to {SHADOWS_MAX}",
+    ),
     "audit_trees": ((lambda value: type(value) is bool), "true or false"),
     "audit_record_bytes_max": _whole_from(1),
     "files": (
-        _are_files,
+        are_files,
         "an object of paths, each with sha256 and bytes, of which none is outside the bundle or its manifest",
     ),
 }

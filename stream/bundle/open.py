@@ -20,6 +20,7 @@ from stream.bundle.manifest import (
     read_manifest,
 )
 from stream.bundle.read_model import read_model
+from stream.bundle.shadow_models import stored_shadows
 from stream.errors import CorruptionError, InvalidDecision
 from stream.events import BundleIdentity
 from stream.forest.link import link_of
@@ -53,6 +54,7 @@ def open_bundle(folder: Path, *, verify: bool = True) -> PublishedModel:
     arrays = _arrays(folder, manifest, LEAF_MATRIX)
     matrix = stored_matrix(arrays, forest, rules, sign=policy.sign, where=str(folder))
     _check_said(folder, manifest, _follows(manifest, forest, rules, policy, matrix) | {"probes.rows": len(kept)})
+    shadows = stored_shadows(folder, manifest, forest, rules)
     return published_model(
         identity=identity_of(manifest, bundle_sha256),
         forest=forest,
@@ -62,6 +64,7 @@ def open_bundle(folder: Path, *, verify: bool = True) -> PublishedModel:
         threshold=manifest["threshold"],
         threshold_scale=manifest["threshold_scale"],
         audit_trees=manifest["audit_trees"],
+        shadows=shadows,
     )
 
 

@@ -60,8 +60,7 @@ def read_model(path: Path, *, trees: TreesUsed | None, missing: float | None = N
     Raises: ModelRefused where it holds what we cannot reproduce, ConfigurationError where it cannot be read or where
     its library knows no such number.
     """
-    suffix = path.suffix.lower()
-    if suffix not in MODEL_FILES:
+    if path.suffix.lower() not in MODEL_FILES:
         message = f"model file {path} is none of .json, .ubj (XGBoost) and .txt (LightGBM); save it as one of these"
         raise ModelRefused(message)
     try:
@@ -69,8 +68,14 @@ def read_model(path: Path, *, trees: TreesUsed | None, missing: float | None = N
     except OSError as error:
         message = f"model file {path} cannot be read: {error.strerror or error}"
         raise ConfigurationError(message) from error
+    return forest_in(content, path, trees=trees, missing=missing), content
+
+
+def forest_in(content: bytes, path: Path, *, trees: TreesUsed | None, missing: float | None = None) -> Forest:
+    """The forest in the content of a model file; `path` gives its form by its suffix. Raises: as `read_model`."""
+    suffix = path.suffix.lower()
     if suffix != ".txt":
-        return read_xgboost(content, ubj=suffix == ".ubj", trees=trees, missing=missing), content
+        return read_xgboost(content, ubj=suffix == ".ubj", trees=trees, missing=missing)
     if missing is not None:
         message = (
             f"--missing {missing:g}: LightGBM knows no number that stands for missing; leave it out, and leave such cells "
@@ -82,4 +87,4 @@ def read_model(path: Path, *, trees: TreesUsed | None, missing: float | None = N
     except UnicodeDecodeError as error:
         message = f"LightGBM model refused: {path} is not text; give the file that save_model('model.txt') wrote"
         raise ModelRefused(message) from error
-    return read_lightgbm(text, trees=trees), content
+    return read_lightgbm(text, trees=trees)

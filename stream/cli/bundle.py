@@ -10,9 +10,11 @@ import click
 
 from stream.bundle.build import DECISION_BYTES_MAX, MODEL_ID, RECORD_BYTES_MAX, build_bundle
 from stream.bundle.manifest import read_manifest
+from stream.bundle.manifest_fields import SHADOWS_MAX
 from stream.bundle.open import open_bundle
 from stream.cli.bundle_told import built_for_machines, built_for_people, facts, probes_told
 from stream.errors import ConfigurationError
+from stream.recourse.shadows import SEARCHED_SHARE
 
 FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER: Final = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -35,7 +37,11 @@ A decider that gives XGBoost -999 where a value is not known, and an early-stopp
 \b
 Which of that is right, the decider's own scores of the pool tell:
   coach bundle build --model model.json --pool scored.csv --features features.toml --threshold 0.5 \\
-    --claim-column score --out bundle"""
+    --claim-column score --out bundle
+\b
+With ten models like it, so that advice is sought, and judged, by more than this one:
+  coach bundle build --model model.json --pool training.csv --features features.toml --threshold 0.5 \\
+    --target-column outcome --shadows 10 --train-params train.json --out bundle"""
 SHOW_EXAMPLE: Final = """\b
 Example:
   coach bundle show bundle"""
@@ -46,7 +52,26 @@ def bundle() -> None:
     """Build a bundle from a model and its training pool, or look into one."""
 
 
-@bundle.command(epilog=BUILD_EXAMPLE, short_help="Build a bundle from a model and its training pool.")
+class ManyPaths(click.Command):
+    """A command without arguments of its own, whose option `MANY` takes all words up to the next option."""
+
+    MANY: Final = "--shadow-models"
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Say the option before each of its words, as click wants it."""
+        told: list[str] = []
+        of_many = has_word = False
+        for word in args:
+            if word.startswith("-"):
+                of_many, has_word = word.partition("=")[0] == self.MANY, "=" in word
+            elif of_many:
+                told += [self.MANY] if has_word else []
+                has_word = True
+            told.append(word)
+        return super().parse_args(ctx, told)
+
+
+@bundle.command(cls=ManyPaths, epilog=BUILD_EXAMPLE, short_help="Build a bundle from a model and its training pool.")
 @click.option("--model", "model_path", type=FILE, required=True, help="XGBoost .json or .ubj, or LightGBM .txt.")
 @click.option(
     "--pool", "pool_path", type=FILE, required=True, help="Training data: .csv, .csv.gz or .parquet, words or codes."
@@ -83,6 +108,25 @@ def bundle() -> None:
     show_default=True,
     help="What that column holds: what the model predicts, or its raw margin.",
 )
+@click.option(
+    "--shadows",
+    type=click.IntRange(1, SHADOWS_MAX),
+    help="Train so many models like this one on bootstraps of the pool; needs a train.json and the target column.",
+)
+@click.option(
+    "--train-params",
+    "train_params_path",
+    type=FILE,
+    help='The train.json that says how: {"params": {...}, "rounds": N}, as the library\'s train() was given them.',
+)
+@click.option(
+    ManyPaths.MANY,
+    "shadow_model_paths",
+    type=FILE,
+    multiple=True,
+    metavar="FILE...",
+    help=f"Take these models instead, as previous versions. The search asks the first {100 * SEARCHED_SHARE} %, rounded down; the others are held out and judge it.",
+)
 @click.option("--out", "out_dir", type=click.Path(path_type=Path), required=True, help="Folder to make.")
 @click.option("--model-id", default=MODEL_ID, show_default=True, help="How decisions name the model.")
 @click.option("--model-version", help="How they name its version.  [default: from the model file's digest]")
@@ -115,6 +159,9 @@ def build(*, reference_key_file: Path | None, as_json: bool, **inputs: Any) -> N
     With --target-column the model's ranking of the pool is told as an AUC; one near 0.5 means a wrong order or another
     pool. With --claim-column the pool's own scores are held against the model, bit for bit: they find a model that is
     read otherwise than its decider reads it.
+
+    Shadows are models that might have been in this one's place, or were. Advice that they accept too is likely to outlive
+    the next retrain; docs/shadows.md says how to train or give some.
     """
     built = build_bundle(
         **inputs,  # every other flag is a keyword of the same name

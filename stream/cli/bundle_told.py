@@ -159,8 +159,21 @@ def facts(manifest: Manifest, digest: str) -> list[str]:
         _fact("features", f"{len(manifest['features'])}"),
         *([] if missing is None else [_fact("missing", f"NaN, and {missing:g} as the decider's XGBoost is told")]),
         _fact("pool", f"{_plural(pool['rows'], 'row')}, {pool['accepted']:,} of them accepted"),
+        *_shadows(manifest),
         _fact("audit record", f"at most {manifest['audit_record_bytes_max']:,} bytes, {detail}"),
         _fact("on disk", f"{bytes_in_all / MEGABYTE:.1f} MB in {_plural(len(manifest['files']), 'file')}"),
+    ]
+
+
+def _shadows(manifest: Manifest) -> list[str]:
+    """Who judges what a tier will say of itself."""
+    entry = manifest["shadows"]
+    if entry is None:
+        return [_fact("shadows", "none: the robust_share of every tier will be null")]
+    made = "trained on bootstraps of the pool" if entry["trained"] else "given"
+    return [
+        _fact("shadows", f"{entry['searched']} searched and {entry['held_out']} held out, {made}"),
+        _fact("", "a tier's robust_share is the share of those held out that accept it"),
     ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -35,3 +37,29 @@ def lightgbm() -> Any:  # noqa: ANN401  (the module itself, which has no type in
         raise ConfigurationError(msg) from error
     library.register_logger(_Silence())
     return library
+
+
+class _Ear:
+    """LightGBM's log for somebody who wants to know what it warns of."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def info(self, message: str) -> None:
+        """Take a line: LightGBM's own warnings come this way."""
+        self.heard.append(message)
+
+    def warning(self, message: str) -> None:
+        """Take a line: those of its Python package come this way."""
+        self.heard.append(message)
+
+
+@contextmanager
+def warnings_heard() -> Iterator[list[str]]:
+    """Give a list that fills with what LightGBM says meanwhile, in the whole process; then it is silent again."""
+    ear = _Ear()
+    lightgbm().register_logger(ear)
+    try:
+        yield ear.heard
+    finally:
+        lightgbm().register_logger(_Silence())

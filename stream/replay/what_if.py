@@ -106,7 +106,7 @@ def with_rules(model: PublishedModel, features: bytes | None, policy: bytes | No
         identity["features_sha256"] = hashlib.sha256(features).hexdigest()
     if policy is not None:
         its_policy = read_policy(_text(policy, "--policy"))
-        _refuse_other_side(model.policy, its_policy)
+        _refuse_other_matrix(model.policy, its_policy)
         identity["policy_sha256"] = hashlib.sha256(policy).hexdigest()
     identity["revision"] = REVISION
     identity["bundle_sha256"] = sha256(
@@ -125,6 +125,7 @@ def with_rules(model: PublishedModel, features: bytes | None, policy: bytes | No
         threshold=model.threshold,
         threshold_scale=model.threshold_scale,
         audit_trees=model.audit_trees,
+        shadows=model.shadows,
     )
 
 
@@ -181,8 +182,9 @@ def _refuse_other_encoding(before: FeatureRules, after: FeatureRules) -> None:
                 raise ConfigurationError(reason)
 
 
-def _refuse_other_side(before: Policy, after: Policy) -> None:
-    for key in ("approve", "reference_key_id"):
+def _refuse_other_matrix(before: Policy, after: Policy) -> None:
+    # The pool is sorted by the side, told of by the key, and measured by the scale that the bundle was built with.
+    for key in ("approve", "reference_key_id", "scale"):
         was, is_now = getattr(before, key), getattr(after, key)
         if was != is_now:
             reason = (

@@ -20,11 +20,12 @@ import logging
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Final, cast
 
 import redis
 
+from stream.bundle.manifest_fields import are_files
 from stream.errors import CorruptionError, PoisonError, RedisUnavailable
 from stream.events import ModelPublished
 from stream.wire.avro_records import decode, encode
@@ -193,26 +194,22 @@ def _pieces(size_bytes: int, chunk_bytes: int) -> Iterator[tuple[int, int]]:
 
 
 def _files(manifest: bytes) -> list[_File]:
-    """List the files of a manifest, each inside the bundle's directory.
+    """List the files of a manifest, each inside the bundle's directory, with a digest and a size.
 
     Raises: CorruptionError when the manifest is none, or would reach outside.
     """
+    if len(manifest) > MANIFEST_BYTES_MAX:
+        msg = f"the bundle's manifest is larger than {MANIFEST_BYTES_MAX} bytes; build the bundle again"
+        raise CorruptionError(msg)
     try:
-        entries = json.loads(manifest)["files"]
-        files = [_File(path, entry["sha256"], entry["bytes"]) for path, entry in sorted(entries.items())]
-        usable = all(_inside(f.path) and len(f.sha256) == 64 and f.size_bytes >= 0 for f in files)  # noqa: PLR2004
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        entries: Any = json.loads(manifest)["files"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         msg = "the bundle's manifest is none of ours; build the bundle again"
         raise CorruptionError(msg) from error
-    if not usable or len(manifest) > MANIFEST_BYTES_MAX:
+    if not are_files(entries):
         msg = "the bundle's manifest names a file outside the bundle or without a digest; build the bundle again"
         raise CorruptionError(msg)
-    return files
-
-
-def _inside(path: str) -> bool:
-    parts = PurePosixPath(path)
-    return bool(parts.parts) and not parts.is_absolute() and ".." not in parts.parts and path != MANIFEST_FILE
+    return [_File(path, entry["sha256"], entry["bytes"]) for path, entry in sorted(entries.items())]
 
 
 def _put(client: redis.Redis, key: str, piece: bytes) -> None:

@@ -14,6 +14,7 @@ from stream.bundle.build import build_bundle
 from stream.bundle.open import open_bundle
 from stream.errors import ConfigurationError, ModelRefused
 from stream.forest.walk import margins_of
+from stream.recourse.scale import SCALES, Scale, scale_of
 from tests.bundle.inputs import FEATURES, ModelForm, content_of, inputs, write_pool, write_table
 from tests.forest.models import USUAL, forest_of, owner_of, xgboost_model
 
@@ -71,6 +72,19 @@ def test_a_model_that_approves_below_counts_those_below(
     owner = owner_of(given.booster, forest_of(given.booster))
     scores = owner.ask(given.rows, "probability" if scale == "probability" else "margin")
     assert built.manifest["pool"]["accepted"] == int((scores <= threshold).sum())
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_distances_are_measured_as_the_policy_says(tmp_path: Path, scale: Scale) -> None:
+    """Given each `scale` of policy.toml, the opened bundle measures every feature of the pool in scales of that kind."""
+    given = inputs(tmp_path)
+    (tmp_path / "policy.toml").write_text(f'scale = "{scale}"\n')
+    model = open_bundle(given.build(policy_path=tmp_path / "policy.toml").folder)
+    assert model.policy.scale == scale
+    assert model.matrix.scales.tolist() == [scale_of(column, scale) for column in given.rows.T]
+    assert [scale_of(column, "percentile") for column in given.rows.T] != [
+        scale_of(column, "deviation") for column in given.rows.T
+    ]
 
 
 def test_a_secret_changes_the_references_and_nothing_else(tmp_path: Path) -> None:

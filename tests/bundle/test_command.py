@@ -17,7 +17,7 @@ from stream.cli.main import coach
 from tests.bundle.inputs import inputs, write_pool
 from tests.bundle.kinds import LIGHTGBM
 from tests.bundle.test_kept_probes import put
-from tests.forest.models import USUAL
+from tests.forest.models import USUAL, xgboost_model
 
 
 def run(*arguments: str | Path) -> Result:
@@ -133,6 +133,66 @@ def test_show_says_the_facts(tmp_path: Path) -> None:
     assert "loan 2026-10 revision 2" in shown.stdout
     assert "at or above probability 0.5" in shown.stdout
     assert "400 rows" in shown.stdout
+
+
+def test_a_build_trains_shadows_and_tells_of_them(tmp_path: Path) -> None:
+    """Given --shadows and a train.json, build and show say how many are searched and held out; without a train.json it exits 2 and says what is missing."""
+    inputs(tmp_path)
+    train = tmp_path / "train.json"
+    train.write_text('{"params": {"objective": "binary:logistic", "max_depth": 3}, "rounds": 5}')
+    refused = build(tmp_path, "--shadows", "3")
+    assert refused.exit_code == 2
+    assert "--shadows needs --train-params" in refused.stderr.splitlines()[-1]
+    done = build(tmp_path, "--shadows", "3", "--train-params", train)
+    told = "  shadows       1 searched and 2 held out, trained on bootstraps of the pool\n"
+    assert done.exit_code == 0
+    assert told in done.stdout
+    assert "training shadows ..." in done.stderr.splitlines()
+    assert told in run("show", tmp_path / "bundle").stdout
+
+
+def test_show_says_where_robust_share_comes_from(tmp_path: Path) -> None:
+    """Given a bundle without shadows, show says that robust_share will be null; given one with some, that it is of those held out."""
+    inputs(tmp_path)
+    build(tmp_path)
+    assert (
+        "  shadows       none: the robust_share of every tier will be null\n" in run("show", tmp_path / "bundle").stdout
+    )
+    shutil.rmtree(tmp_path / "bundle")
+    xgboost_model(USUAL, max_depth=2).save_model(tmp_path / "before.ubj")
+    build(tmp_path, "--shadow-models", str(tmp_path / "before.ubj"))
+    shown = run("show", tmp_path / "bundle").stdout
+    assert "  shadows       0 searched and 1 held out, given\n" in shown
+    assert "a tier's robust_share is the share of those held out that accept it\n" in shown
+
+
+@pytest.mark.parametrize("spelling", ["words", "repeated", "joined"])
+def test_shadow_models_takes_one_path_or_several(tmp_path: Path, spelling: str) -> None:
+    """Given files after --shadow-models, after as many of it, or joined to it by =, with another option behind, all are taken in their order."""
+    inputs(tmp_path)
+    paths = []
+    for depth in (1, 2, 4):
+        xgboost_model(USUAL, max_depth=depth).save_model(tmp_path / f"v{depth}.ubj")
+        paths.append(str(tmp_path / f"v{depth}.ubj"))
+    flags = {
+        "words": ["--shadow-models", *paths],
+        "repeated": [word for path in paths for word in ("--shadow-models", path)],
+        "joined": [f"--shadow-models={paths[0]}", *paths[1:]],
+    }
+    done = build(tmp_path, *flags[spelling], "--json")
+    assert done.exit_code == 0, done.output
+    entry = json.loads(done.stdout)["manifest"]["shadows"]
+    assert (entry["trained"], entry["searched"], entry["held_out"]) == (False, 1, 2)
+    kept = [(tmp_path / "bundle" / "shadows" / f"0{i}.ubj").read_bytes() for i in range(3)]
+    assert kept == [Path(path).read_bytes() for path in paths]
+    assert "  shadows       1 searched and 2 held out, given\n" in run("show", tmp_path / "bundle").stdout
+
+
+def test_a_word_that_belongs_to_no_option_is_refused(tmp_path: Path) -> None:
+    """Given a path after an option that takes one, or --shadow-models without any, the command exits 2."""
+    inputs(tmp_path)
+    assert build(tmp_path, "--trees", "all", "stray.json").exit_code == 2
+    assert build(tmp_path, "--shadow-models").exit_code == 2
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 
 from stream.bundle.build import Built
 from stream.bundle.manifest import FORMAT_VERSION, MANIFEST, Manifest, decode_manifest, digest_of_file
+from stream.bundle.manifest_fields import SHADOWS_MAX
 from stream.bundle.open import open_bundle
 from stream.errors import ConfigurationError, CorruptionError
 from tests.bundle.inputs import inputs
@@ -36,6 +37,7 @@ GOOD: dict[str, list[Any]] = {  # what of OTHER a field may be as far as its typ
     "engine_version": ["x"], "model_id": ["x"], "model_version": ["x"], "library_version": ["", "x"],
     "objective": ["", "x"], "link": ["", "x"], "threshold": [-1, 0.5], "cutoff_margin": [-1, 0.5],
     "missing": [None, -1, 0.5], "trees": [None], "features": [[]], "files": [{}], "audit_trees": [True],
+    "shadows": [None],
 }  # fmt: skip
 
 
@@ -83,6 +85,31 @@ def test_what_lies_in_an_object_is_checked_too(whole: Built, field: str, inner: 
     for changed in (entry | {inner: value}, *([] if field == "files" else [{}, entry | {"more": 1}])):
         with pytest.raises(CorruptionError, match=f"{field} must be an object"):
             decoded(whole.manifest | {field: changed})
+
+
+ENTRY: dict[str, Any] = {"trained": True, "searched": 1, "held_out": 1, "forests_sha256": ["0" * 64, "1" * 64]}
+MANY: dict[str, Any] = {
+    "trained": False,
+    "searched": SHADOWS_MAX,
+    "held_out": 0,
+    "forests_sha256": ["0" * 64] * SHADOWS_MAX,
+}
+
+
+def test_shadows_are_counted_and_named(whole: Built) -> None:
+    """Given what a manifest may say of shadows, decoding takes it; given other counts than digests, none, too many, or another type of one, it names the field."""
+    for good in (ENTRY, MANY):
+        assert decoded(whole.manifest | {"shadows": good})["shadows"] == good
+    for change in (
+        {"trained": 1}, {"searched": 0}, {"searched": True}, {"held_out": -1, "searched": 3}, {"forests_sha256": ["0" * 64]},
+        {"forests_sha256": ["0" * 64, "x"]}, {"forests_sha256": "0" * 64}, {"more": 1},
+        {"searched": 0, "held_out": 0, "forests_sha256": []},
+        {"searched": SHADOWS_MAX, "forests_sha256": ["0" * 64] * (SHADOWS_MAX + 1)},
+    ):  # fmt: skip
+        with pytest.raises(
+            CorruptionError, match=rf"{MANIFEST} shadows must be null or an object of trained, .* 1 to 64"
+        ):
+            decoded(whole.manifest | {"shadows": ENTRY | change})
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from stream.errors import ClaimMismatch, ConfigurationError, MissingFeature, Mod
 from stream.events import Decision
 from stream.recourse.audit import verify
 from stream.recourse.model import PublishedModel
+from stream.recourse.shadows import Shadows
 from stream.replay.judging import WhatIf
 from stream.replay.models import Models
 from stream.replay.verdict import Verdict
@@ -212,6 +213,12 @@ def test_other_rules_answer_as_a_bundle_built_with_them_would(
     assert told > 15
 
 
+def test_other_rules_leave_the_shadows(model: PublishedModel) -> None:
+    """Given a model with shadows, when a what-if changes its policy, then the same shadows are asked."""
+    shadows = Shadows(held_out=(model.forest,))
+    assert with_rules(dataclasses.replace(model, shadows=shadows), None, b"beta = 2.5\n").shadows is shadows
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [
@@ -220,6 +227,7 @@ def test_other_rules_answer_as_a_bundle_built_with_them_would(
         ({"features": '["f0"]\ntype = "category"\ncategories = ["a"]'}, "`type`"),
         ({"policy": 'approve = "below"'}, "`approve`"),
         ({"policy": 'reference_key_id = "mine"'}, "`reference_key_id`"),
+        ({"policy": 'scale = "deviation"'}, "`scale`"),
         ({"policy": "beta = -1"}, "beta"),
         ({"policy": b"\xff"}, "--policy"),
     ],

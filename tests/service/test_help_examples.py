@@ -104,6 +104,7 @@ def furnish(here: Room, start: Path, lender: Lender) -> None:
     shutil.copytree(lender.bundle, start / "bundle")
     for name in ("model.json", "features.toml"):
         shutil.copy(source / name, start / name)
+    (start / "train.json").write_text('{"params": {"objective": "binary:logistic", "max_depth": 3}, "rounds": 10}')
     (start / "policy.toml").write_text("expiry_days = 60\n")
     table = pd.read_csv(source / "pool.csv").rename(columns={"target": "outcome"})
     table.to_csv(start / "training.csv", index=False)

@@ -213,6 +213,10 @@ def test_a_bundle_that_is_not_what_its_manifest_says_is_not_published(
         ),
         b'{"files": {"a": {"sha256": "short", "bytes": 0}}}',
         b'{"files": {"a": {"sha256": "' + b"0" * 64 + b'", "bytes": -1}}}',
+        b'{"files": {"a": {"sha256": "' + b"0" * 64 + b'", "bytes": true}}}',
+        b'{"files": {"a": {"sha256": "' + b"x" * 64 + b'", "bytes": 1}}}',
+        b'{"files": {"a": {"sha256": "' + b"0" * 64 + b'", "bytes": 0}, "a/b": {"sha256": "' + b"0" * 64 + b'", "bytes": 0}}}',
+        b'{"files": ' * 100_000,
     ],
 )  # fmt: skip
 def test_a_manifest_that_reaches_outside_or_is_none_is_refused(
