@@ -18,9 +18,7 @@ def halves(low: int, high: int) -> st.SearchStrategy[float]:
 
 
 @st.composite
-def feature_rules(
-    draw: st.DrawFn, *, name: str = "f", stepped: bool | None = None, grouped: bool = False
-) -> FeatureRule:
+def feature_rules(draw: st.DrawFn, *, name: str = "f", stepped: bool | None = None) -> FeatureRule:
     """The rule of a number or an integer; `stepped` None leaves open whether it has a step."""
     with_step = draw(st.booleans()) if stepped is None else stepped
     whole = with_step and draw(st.booleans())
@@ -37,7 +35,6 @@ def feature_rules(
         no_record=tuple(draw(st.lists(st.sampled_from(SENTINELS), max_size=5, unique=True))),
         label=name,
         reason=ReasonTexts(code=name, too_low="too low", too_high="too high", missing="missing"),
-        group=draw(st.sampled_from([None, "g", "h"])) if grouped else None,
     )
 
 

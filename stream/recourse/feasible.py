@@ -9,22 +9,18 @@ the model, so they are found once (`Landings`) and looked up for each person (`R
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from itertools import count as count_from
-from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream.recourse.cells import Cells
-from stream.recourse.features import FeatureRule, FeatureRules, Mutability
+from stream.recourse.features import FeatureRules, Mutability
+from stream.recourse.landing_values import landing_values
 from stream.recourse.leaf_matrix import LeafMatrix
-
-GRID_POINTS_TRIED = 3  # next to a cell's end, before the cell counts as holding none
-
-EFFORT_MAX = 1e300  # of one move: a sum of such stays finite, whatever an applicant's numbers are
+from stream.recourse.member import EFFORT_MAX, Standing
+from stream.recourse.unit_rules import units_of
+from stream.recourse.units import Alternatives, UnitMoves, alternatives_of, unit_moves
 
 IMMUTABLE = "immutable"
 WRONG_DIRECTION = "against the permitted direction"
@@ -32,6 +28,9 @@ TO_MISSING = "a missing value is never a target"
 NO_PERMITTED_VALUE = "no permitted value in the cell"
 UNKNOWN_DIRECTION = "from a missing value the direction is not known"
 GROUP = "another feature of its group cannot move"
+UNSEEN = "too few people have these values of its group together"
+DEPENDS = "it moves with another feature, and does not get there"
+STAYS = "another feature is computed with it and moves in its place"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -40,7 +39,9 @@ class Landings:
 
     Shapes: start (features + 1,) int64: the cells of feature j are start[j]:start[j + 1]; the rest (cells,):
     feature and cell int64, from_below, from_above, from_nothing float64. A category without a direction is entered
-    at the code that is commonest in the pool, as from nothing: its codes have no order.
+    at the code that is commonest in the pool, as from nothing: its codes have no order. alone, stays (features,):
+    whether a feature moves by itself, and whether it is kept where it is because a ratio is computed with it; the others
+    are of `units`, those that move together.
     """
 
     start: NDArray[np.int64]
@@ -49,18 +50,26 @@ class Landings:
     from_below: NDArray[np.float64]
     from_above: NDArray[np.float64]
     from_nothing: NDArray[np.float64]
+    alone: NDArray[np.bool_]
+    stays: NDArray[np.bool_]
+    units: tuple[UnitMoves, ...]
 
 
 def landings_of(rules: FeatureRules, cells: Cells, matrix: LeafMatrix) -> Landings:
-    """Find every landing of a model once."""
-    of_features = [
-        (_category_landings if rule.type == "category" else _number_landings)(rule, cells, matrix, j)
-        for j, rule in enumerate(rules.rules)
-    ]
+    """Find every landing of a model once, in `cells`: the model's own, or such as part them further.
+
+    Raises: ConfigurationError where features cannot move together as they are told to.
+    """
+    of_features = [landing_values(rule, cells, matrix, j) for j, rule in enumerate(rules.rules)]
     counts = [len(landings) for landings in of_features]
     ways = np.concatenate([*of_features, np.empty((0, 3))])
     start = np.cumsum([0, *counts])
     feature = np.repeat(np.arange(len(counts)), counts)
+    together = units_of(rules.rules)
+    stays = np.zeros(len(counts), np.bool_)
+    stays[[j for unit in together for j in unit.stays]] = True
+    alone = ~stays
+    alone[[j for unit in together for j in unit.members]] = False
     return Landings(
         start=start,
         feature=feature,
@@ -68,63 +77,10 @@ def landings_of(rules: FeatureRules, cells: Cells, matrix: LeafMatrix) -> Landin
         from_below=ways[:, 0].copy(),
         from_above=ways[:, 1].copy(),
         from_nothing=ways[:, 2].copy(),
+        alone=alone,
+        stays=stays,
+        units=unit_moves(rules, cells, matrix, start, of_features),
     )
-
-
-def _number_landings(rule: FeatureRule, cells: Cells, matrix: LeafMatrix, j: int) -> NDArray[np.float64]:
-    """The landings of a number, from below, above and nothing. Shape: (cells, 3)."""
-    landings = np.full((cells.count(j), 3), np.nan)
-    median = cells.interval_of(j, float(matrix.medians[j]))
-    for c in range(len(landings)):
-        if not cells.is_missing(j, c):
-            below, above = (_number_landing(rule, cells, j, c, upward=up) for up in (True, False))
-            # From no value: the end nearer to the pool's median; a cell that holds it is entered from below.
-            landings[c] = below, above, below if 0 < c >= median else above
-    return landings
-
-
-def _category_landings(rule: FeatureRule, cells: Cells, matrix: LeafMatrix, j: int) -> NDArray[np.float64]:
-    """The same of a category, at codes of the pool that a decision can say: what nobody there has is not suggested."""
-    landings = np.full((cells.count(j), 3), np.nan)
-    codes, counts = matrix.categories_of(j)
-    sayable = np.array([rule.min <= code <= rule.max and rule.has_word(code) for code in codes.tolist()], np.bool_)
-    codes, counts = codes[sayable], counts[sayable]
-    cell_of = cells.of_column(j, codes)
-    for c in np.unique(cell_of).tolist():
-        held, often = codes[cell_of == c], counts[cell_of == c]
-        landings[c] = held.min(), held.max(), held[often.argmax()]  # codes ascend: of equally frequent ones the least
-    return landings
-
-
-def _number_landing(rule: FeatureRule, cells: Cells, j: int, cell: int, *, upward: bool) -> float:
-    low, high = max(rule.min, cells.smallest(j, cell)), min(rule.max, cells.largest(j, cell))
-    start = low if upward else high
-    if not math.isfinite(start) or low > high:
-        return math.nan
-    # Each "no record" value can stand in the way once, as the model reads it: -9 and its neighbours in float32.
-    sentinels = [cells.read(v) for v in rule.no_record] + [cells.read(v) for v in (cells.missing,) if v is not None]
-    tried = _numbers(start, cells, upward=upward) if rule.step is None else _grid(start, rule, rule.step, upward=upward)
-    for value in islice(tried, len(sentinels) + GRID_POINTS_TRIED):
-        if low <= value <= high and cells.cell(j, value) == cell and cells.read(value) not in sentinels:
-            return value
-    return math.nan
-
-
-def _numbers(start: float, cells: Cells, *, upward: bool) -> Iterator[float]:
-    """Give `start`, and from there each next number that the model tells apart."""
-    yield start
-    while math.isfinite(start):
-        start = cells.next_to(start, upward=upward)
-        yield start
-
-
-def _grid(start: float, rule: FeatureRule, step: float, *, upward: bool) -> Iterator[float]:
-    """Give the grid points from `start` on, in decimal so that 0.29 is 0.29."""
-    origin = Decimal(repr(rule.min)) if math.isfinite(rule.min) else Decimal(0)
-    count = (Decimal(repr(start)) - origin) / Decimal(repr(step))
-    first = count.to_integral_value(ROUND_CEILING if upward else ROUND_FLOOR)
-    for k in count_from(0, 1 if upward else -1):
-        yield float(origin + (first + k) * Decimal(repr(step)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -132,7 +88,9 @@ class Reach:
     """All moves open to one person.
 
     Shapes: row (features,) float64 as the model takes it; cells (features,) int32; mutability (features,) int8;
-    landing (cells of the model,) float64: the target value in each cell, NaN where this person cannot go.
+    landing (cells of the model,) float64: the target value in each cell, NaN where this person cannot go. Of a feature
+    that moves with others it says where it could go alone; where its unit can go, `alternatives` says, and per unit
+    `unable` why the row allows nothing, where it does not.
     """
 
     rules: FeatureRules
@@ -142,26 +100,44 @@ class Reach:
     cells: NDArray[np.int32]
     mutability: NDArray[np.int8]
     landing: NDArray[np.float64]
+    alternatives: Alternatives
+    unable: tuple[str | None, ...]
 
     def project(self, cells: NDArray[np.int32]) -> NDArray[np.float64]:
         """Move a person toward each comparator as far as the rules permit.
 
-        Shapes: cells (k, features) int32, the comparators' -> (k, features) float64. A group moves whole or not.
+        Shapes: cells (k, features) int32, the comparators' -> (k, features) float64. Features that move together do so
+        by the alternative that `Alternatives.toward` chooses, or stay.
         """
-        stays = cells == self.cells
         landing = self.landing[self.landings.start[:-1] + cells]
-        held = np.isnan(landing)
-        for members in groups(self.rules):
-            held[:, members] = (held[:, members] & ~stays[:, members]).any(axis=1, keepdims=True)
-        return np.where(stays | held, self.row, landing)
+        moves = (cells != self.cells) & ~np.isnan(landing) & self.landings.alone
+        targets = np.where(moves, landing, self.row)
+        for u, unit in enumerate(self.landings.units):
+            at = [one.j for one in unit.members]
+            targets[:, at] = self.alternatives.of(u)[1][self.alternatives.toward(u, unit.guide, cells[:, at])]
+        return targets
 
     def why_not(self, j: int, cells: NDArray[np.int32]) -> str | None:
         """Say why feature j stays when a person moves toward a comparator with these cells; None if it moves."""
+        if cells[j] == self.cells[j]:
+            return None
         own = self._why_not(j, int(cells[j]))
-        if own is not None or self.rules.rules[j].group is None or cells[j] == self.cells[j]:
+        if self.landings.alone[j]:
             return own
-        members = next(m for m in groups(self.rules) if j in m)
-        return GROUP if any(self._why_not(m, int(cells[m])) for m in members) else None
+        if self.landings.stays[j]:
+            return IMMUTABLE if own == IMMUTABLE else STAYS
+        u = next(u for u, unit in enumerate(self.landings.units) if any(one.j == j for one in unit.members))
+        unit = self.landings.units[u]
+        at = [one.j for one in unit.members]
+        to = self.alternatives.of(u)[1][self.alternatives.toward(u, unit.guide, cells[None, at])[0], at.index(j)]
+        if to != self.row[j] and not math.isnan(to):
+            return None
+        if unit.guide is not None:
+            return own or self.unable[u] or DEPENDS
+        others = any(
+            self._why_not(m, int(cells[m])) is not None or self.mutability[m] == Mutability.IMMUTABLE for m in at
+        )
+        return own or (GROUP if others else UNSEEN)
 
     def effort(self, j: int, to: float) -> float:
         """Price a move of feature j: its cost times |move| in scales; a category, or from no value, counts one scale."""
@@ -172,7 +148,7 @@ class Reach:
     def prices(self) -> NDArray[np.float64]:
         """Price every move of a single feature as `effort` does: inf where it is not permitted, 0 at the own cell.
 
-        Shape: (cells of the model,). A feature of a group does not move alone.
+        Shape: (cells of the model,). What moves with others does not move alone.
         """
         at, rules = self.landings.feature, self.rules.rules
         unordered = [r.type == "category" or r.is_unrecorded(x) for r, x in zip(rules, self.row.tolist(), strict=True)]
@@ -180,8 +156,7 @@ class Reach:
             scaled = np.abs(self.landing - self.row[at]) / self.matrix.scales[at]
             dear = np.array([rule.cost for rule in rules])[at] * np.where(np.array(unordered)[at], 1.0, scaled)
         price: NDArray[np.float64] = np.minimum(dear, EFFORT_MAX)
-        alone = np.array([rule.group is None for rule in rules])[at]
-        price[np.isnan(self.landing) | ~alone] = np.inf
+        price[np.isnan(self.landing) | ~self.landings.alone[at]] = np.inf
         price[self.landings.start[:-1] + self.cells] = 0.0
         return price
 
@@ -221,15 +196,21 @@ def reach_of(
     landing = np.where(nothing | unordered, landings.from_nothing, landing)
     permitted = mutable | (~nothing & (label == np.where(above, Mutability.INCREASE_ONLY, Mutability.DECREASE_ONLY)))
     landing[~permitted] = np.nan
+    standing = Standing(row=row, cells=cells, mutability=mutability, landing=landing)
+    alternatives, unable = alternatives_of(landings.units, standing)
     return Reach(
-        rules=rules, matrix=matrix, landings=landings, row=row, cells=cells, mutability=mutability, landing=landing
+        rules=rules,
+        matrix=matrix,
+        landings=landings,
+        row=row,
+        cells=cells,
+        mutability=mutability,
+        landing=landing,
+        alternatives=alternatives,
+        unable=unable,
     )
 
 
 def groups(rules: FeatureRules) -> list[list[int]]:
-    """List the feature indices of each group, in the order in which the groups appear."""
-    found: dict[str, list[int]] = {}
-    for j, rule in enumerate(rules.rules):
-        if rule.group is not None:
-            found.setdefault(rule.group, []).append(j)
-    return list(found.values())
+    """List the feature indices of each unit of features that move together, in the order in which they appear."""
+    return [list(unit.members) for unit in units_of(rules.rules)]

@@ -29,6 +29,7 @@ from stream.events import Value
 from stream.forest.trees import ZERO_IS_MISSING, Forest, Word
 from stream.recourse.features_table import FeatureTable, as_double, is_number
 from stream.recourse.toml_files import read_toml
+from stream.recourse.unit_rules import units_of
 
 FeatureType: TypeAlias = Literal["number", "integer", "category"]
 TYPES: tuple[FeatureType, ...] = ("number", "integer", "category")
@@ -75,12 +76,22 @@ class FeatureRule:
     reason: ReasonTexts
     cost: float = 1.0  # of one scale unit
     group: str | None = None  # features of one group move together or not at all
+    follows: str | None = None  # the feature that this one moves with
+    factor: float = 0.0  # how far it then moves for each 1 of the other
+    ratio_of: tuple[str, str] | None = None  # the features of which it is the first over the second
+    ratio_factor: float = 1.0  # times this
+    moves: str | None = None  # the one of the two that moves
     is_category: bool = False  # whether the model takes it for a category, so that its codes have no order
     missing: float | None = None  # the number that stands for missing in the model, which reads float32
 
     def is_unrecorded(self, value: float) -> bool:
         """Whether a value says that there is none: missing, by the model's sentinel too, or one for "no record"."""
         return math.isnan(value) or value in self.no_record or self.is_sentinel(value)
+
+    @property
+    def is_immutable(self) -> bool:
+        """Whether nobody can change it, whatever a decision overrides."""
+        return self.mutability == Mutability.IMMUTABLE
 
     def is_sentinel(self, value: float) -> bool:
         """Whether the model takes a number for missing."""
@@ -216,7 +227,7 @@ def read_features(
 
     words, is_category: what the model file says of each, as in `Forest`; empty where nobody knows the model. missing:
     the sentinel of `Forest`.
-    Raises: ConfigurationError that names the table and the key.
+    Raises: ConfigurationError that names the table and the key; where features move together, as `units_of`.
     """
     tables = read_toml("features.toml", text)
     if absent := [name for name in features if name not in tables]:
@@ -231,6 +242,7 @@ def read_features(
             features, words or (None,) * len(features), is_category or (False,) * len(features), strict=True
         )
     )
+    units_of(rules)
     return FeatureRules(
         rules=rules,
         index={name: j for j, name in enumerate(features)},
@@ -293,7 +305,7 @@ def _rule(
         label=label,
         reason=ReasonTexts(**table.reason(label, of_model=is_category)),
         cost=table.number("cost", 1.0),
-        group=table.text("group"),
+        **table.together(),
         is_category=is_category,
         missing=missing,
     )

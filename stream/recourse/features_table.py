@@ -11,7 +11,7 @@ from stream.forest.trees import Word
 KEYS: Final = frozenset(
     {
         "type", "mutability", "min", "max", "step", "no_record", "categories", "unit", "label", "reason", "cost",
-        "group",
+        "group", "follows", "factor", "ratio_of", "ratio_factor", "moves",
     }
 )  # fmt: skip
 REASON_KEYS: Final = frozenset({"code", "too_low", "too_high", "missing"})
@@ -30,6 +30,11 @@ def as_double(value: float) -> float:
         return math.nan
 
 
+def refusal(name: str, key: str, what: str) -> ConfigurationError:
+    """Say what is wrong with one key of one table."""
+    return ConfigurationError(f'features.toml: ["{shown(name)}"] {key} {what}')
+
+
 class FeatureTable:
     """The table of one feature. Raises: ConfigurationError, here and in every getter."""
 
@@ -44,8 +49,7 @@ class FeatureTable:
 
     def refuse(self, key: str, what: str) -> NoReturn:
         """Raise the ConfigurationError for one key."""
-        msg = f'features.toml: ["{shown(self.name)}"] {key} {what}'
-        raise ConfigurationError(msg)
+        raise refusal(self.name, key, what)
 
     def word(self, key: str, allowed: tuple[str, ...]) -> str:
         """Give one of the allowed words."""
@@ -146,6 +150,40 @@ class FeatureTable:
             if are_words and set(words) <= {0.0, 1.0}
             else ""
         )
+
+    def together(self) -> dict[str, Any]:
+        """Give what the table says of other features, as `FeatureRule` has it: its group, its driver, or its parts."""
+        if len(said := [key for key in ("group", "follows", "ratio_of") if key in self.table]) > 1:
+            self.refuse(said[1], f"does not go with {said[0]}; a feature is of one unit alone")
+        for key, needs in (("factor", "follows"), ("ratio_factor", "ratio_of"), ("moves", "ratio_of")):
+            if key in self.table and needs not in self.table:
+                self.refuse(key, f"has no meaning without {needs}")
+        found: dict[str, Any] = {"group": self.text("group")}
+        if said in (["follows"], ["ratio_of"]) and self.table.get("type") == "category":
+            self.refuse(said[0], "has no meaning for a category")
+        if said == ["follows"]:
+            found |= {"follows": self.text("follows"), "factor": self.number("factor", 0.0)}
+            if found["factor"] == 0 or math.isinf(found["factor"]):
+                self.refuse(
+                    "factor", "must say how far the feature moves for each 1 that the other one does; not 0, and finite"
+                )
+        elif said == ["ratio_of"]:
+            found |= {
+                "ratio_of": self._parts(),
+                "ratio_factor": self.number("ratio_factor", 1.0),
+                "moves": self.text("moves"),
+            }
+            if not 0 < found["ratio_factor"] < math.inf:
+                self.refuse("ratio_factor", "must be above 0 and finite")
+            if found["moves"] is not None and found["moves"] not in found["ratio_of"]:
+                self.refuse("moves", "must be one of the two features of ratio_of")
+        return found
+
+    def _parts(self) -> tuple[str, str]:
+        parts = self.table["ratio_of"]
+        if not isinstance(parts, list) or len(parts) != 2 or not all(isinstance(part, str) for part in parts):  # noqa: PLR2004
+            self.refuse("ratio_of", "must be a list of two features: what is divided, and by what")
+        return parts[0], parts[1]
 
     def reason(self, label: str, *, of_model: bool) -> dict[str, str]:
         """Give the texts of a reason, and its code as the feature's name where there is none.

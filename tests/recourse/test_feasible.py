@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream.recourse.cells import Cells
-from stream.recourse.feasible import GROUP, IMMUTABLE, TO_MISSING, Reach, landings_of, reach_of
+from stream.recourse.feasible import IMMUTABLE, TO_MISSING, Reach, landings_of, reach_of
 from stream.recourse.features import FeatureRule, FeatureRules, Mutability, ReasonTexts
 from stream.recourse.leaf_matrix import LeafMatrix
 from tests.oracles.landing import cell_of, every_number, nearest, permitted
@@ -277,7 +277,7 @@ class Person:
 @st.composite
 def people(draw: st.DrawFn) -> Person:
     count = draw(st.integers(1, 5))
-    rules = rules_of(*(draw(feature_rules(name=f"f{j}", grouped=True)) for j in range(count)))
+    rules = rules_of(*(draw(feature_rules(name=f"f{j}")) for j in range(count)))
     operator = draw(st.sampled_from(["<", "<="]))
     dtype = np.float32 if operator == "<" else np.float64
     columns = [draw(st.lists(halves(-10, 10), max_size=4, unique=True).map(sorted)) for _ in range(count)]
@@ -329,36 +329,6 @@ def test_an_immutable_feature_keeps_its_bits(person: Person) -> None:
 
 @settings(max_examples=50)
 @given(person=people())
-def test_a_group_moves_whole_or_not_at_all(person: Person) -> None:
-    """Given groups, when projected, then each has reached the comparator's cells in all its features, or has not moved."""
-    reach = person.reach()
-    own = reach.cells
-    for target, other in zip(reach.project(person.others), person.others, strict=True):
-        reached = person.cells.of(target[None])[0] == other
-        moved = target.view(np.int64) != person.row.view(np.int64)
-        for name in {r.group for r in person.rules.rules if r.group is not None}:
-            members = [j for j, r in enumerate(person.rules.rules) if r.group == name]
-            assert reached[members].all() or not moved[members].any()
-            assert not (moved[members] & (own == other)[members]).any()
-
-
-@settings(max_examples=50)
-@given(person=people())
-def test_a_group_moves_when_each_of_its_features_could(person: Person) -> None:
-    """Given groups, a feature goes where it would go alone, unless one of its group would have to stay; those already there hold nothing up."""
-    reach = person.reach()
-    loose = rules_of(*(dataclasses.replace(r, group=None) for r in person.rules.rules))
-    alone = dataclasses.replace(person, rules=loose).reach().project(person.others)
-    for target, single, other in zip(reach.project(person.others), alone, person.others, strict=True):
-        there = person.cells.of(single[None])[0] == other
-        for j, r in enumerate(person.rules.rules):
-            group = [k for k, s in enumerate(person.rules.rules) if k == j or (s.group == r.group and r.group)]
-            to = single[j] if there[group].all() else person.row[j]
-            assert np.float64(target[j]).tobytes() == np.float64(to).tobytes()
-
-
-@settings(max_examples=50)
-@given(person=people())
 def test_what_stays_has_a_reason_and_what_moves_has_none(person: Person) -> None:
     """Given any comparator, why_not() names a reason for each feature that wanted to move and stayed, and for no other."""
     reach = person.reach()
@@ -370,18 +340,18 @@ def test_what_stays_has_a_reason_and_what_moves_has_none(person: Person) -> None
 
 
 def test_reasons_for_staying_are_told_apart() -> None:
-    """Given an immutable feature, a comparator with a missing value, and a held group, then each stays for its own reason."""
-    rules = rules_of(rule("a", mutability=FIXED), rule("b"), rule("c", group="g"), rule("d", group="g", max=1.0))
+    """Given an immutable feature and a comparator with a missing value, then each stays for its own reason."""
+    rules = rules_of(rule("a", mutability=FIXED), rule("b"))
     person = Person(
         rules=rules,
-        cells=Cells(thresholds=(np.array([5.0]),) * 4, threshold_is_low=True, dtype=np.dtype(np.float64)),
-        row=np.zeros(4),
-        others=np.array([[1, 2, 1, 1]], np.int32),
+        cells=Cells(thresholds=(np.array([5.0]),) * 2, threshold_is_low=True, dtype=np.dtype(np.float64)),
+        row=np.zeros(2),
+        others=np.array([[1, 2]], np.int32),
         overrides={},
     )
     reach = person.reach()
-    assert [reach.why_not(j, person.others[0]) for j in range(3)] == [IMMUTABLE, TO_MISSING, GROUP]
-    assert reach.project(person.others).tolist() == [[0.0] * 4]
+    assert [reach.why_not(j, person.others[0]) for j in range(2)] == [IMMUTABLE, TO_MISSING]
+    assert reach.project(person.others).tolist() == [[0.0] * 2]
 
 
 def test_effort_is_cost_times_scales_moved() -> None:
