@@ -18,6 +18,7 @@ from stream.forest.trees import Forest
 from stream.forest.walk import leaf_slots, margins
 from stream.recourse.cells import cells_of
 from stream.recourse.features import FeatureRules
+from stream.recourse.scale import Scale, scale_of
 
 REFERENCE_BYTES = 16
 
@@ -68,17 +69,23 @@ def code_type(forest: Forest) -> np.dtype[Any]:
 
 
 def build_leaf_matrix(
-    forest: Forest, rows: NDArray[np.float64], rules: FeatureRules, approve: str, reference_key: bytes
+    forest: Forest,
+    rows: NDArray[np.float64],
+    rules: FeatureRules,
+    approve: str,
+    reference_key: bytes,
+    *,
+    scale: Scale = "guarded",
 ) -> LeafMatrix:
     """Walk the pool and sort it.
 
-    Shapes: rows (n, features) float64, in pool order. `reference_key` turns a pool index into an opaque reference.
+    Shapes: rows (n, features) float64, in pool order. `reference_key` turns a pool index into an opaque reference,
+    `scale` says how distances are measured (`scale_of`).
     """
     slots = leaf_slots(forest, rows)
     native = margins(forest, slots)
     order = np.argsort(native if approve == "above" else -native, kind="stable")
     recorded = without_no_record(rows, rules)
-    scales = np.array([_scale(column) for column in recorded.T])
     seen = [
         np.unique(column[~np.isnan(column)], return_counts=True)
         if rule.type == "category"
@@ -91,7 +98,7 @@ def build_leaf_matrix(
         rows=np.ascontiguousarray(recorded[order]),
         margins=native[order],
         references=_references(order, reference_key),
-        scales=scales,
+        scales=np.array([scale_of(column, scale) for column in recorded.T]),
         medians=np.array([_median(column) for column in recorded.T]),
         category_start=np.cumsum([0, *(len(codes) for codes, _ in seen)]),
         category_codes=np.concatenate([codes for codes, _ in seen]),
@@ -109,12 +116,6 @@ def without_no_record(rows: NDArray[np.float64], rules: FeatureRules) -> NDArray
             with np.errstate(over="ignore"):
                 rows[rows[:, j].astype(np.float32) == rule.missing, j] = np.nan
     return rows
-
-
-def _scale(column: NDArray[np.float64]) -> float:
-    seen = column[~np.isnan(column)]
-    deviation = float(np.std(seen)) if len(seen) else 0.0
-    return deviation if 0 < deviation < np.inf else 1.0
 
 
 def _median(column: NDArray[np.float64]) -> float:
