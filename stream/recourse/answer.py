@@ -125,20 +125,11 @@ def _explain(
         first=first,
         beta=model.policy.beta,
     )
-    found_targets = targets_of(
-        forest,
-        model.trees,
-        reach,
-        ranked,
-        first=first,
-        cutoff=scored.cutoff,
-        sign=sign,
-        action_cost=float(model.policy.action_cost),
-    )
-    for target in found_targets:
+    result = targets_of(model, reach, ranked, first=first, cutoff=scored.cutoff)
+    for target in result.targets:
         tier = tier_of(model, scored, reach, target, splits)
         body["tiers"].append(tier)
         recommendation["tiers"].append(recommended_tier(model, scored, target, tier))
     body["splits"] = splits.table() if splits is not None else None
     body["status"] = recommendation["status"] = "ok" if body["tiers"] else "no_feasible_recourse"
-    recommendation["proven"] = None if body["tiers"] else False
+    recommendation["proven"] = None if body["tiers"] else result.proven

@@ -8,6 +8,7 @@ than its cells: targets and ledgers are made from them alone, and no value of a 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count as count_from
 from typing import Any, Literal
@@ -216,6 +217,40 @@ def cells_of(forest: Forest) -> Cells:
     )
 
 
+def common_cells(parts: Sequence[Cells]) -> Cells:
+    """Part values as finely as all of several models do together; they are of one library, and of the same features."""
+    first = parts[0]
+    features = range(len(first.thresholds))
+    return Cells(
+        thresholds=tuple(np.unique(np.concatenate([part.thresholds[j] for part in parts])) for j in features),
+        threshold_is_low=first.threshold_is_low,
+        dtype=first.dtype,
+        missing=first.missing,
+        codes=tuple(_refined([part.category(j) for part in parts]) for j in features),
+        zero_is_cell=tuple(any(p.zero_is_cell is not None and p.zero_is_cell[j] for p in parts) for j in features),
+    )
+
+
+def _refined(parts: Sequence[CodeCells | None]) -> CodeCells | None:
+    listed = [part for part in parts if part is not None]
+    if not listed:
+        return None
+    codes = np.unique(np.concatenate([part.codes for part in listed]))
+    cell = np.zeros(len(codes), np.int64)
+    for part in listed:
+        at = np.minimum(np.searchsorted(part.codes, codes), max(len(part.codes) - 1, 0))
+        own = np.where(part.codes[at] == codes, part.cell[at], part.others) if len(part.codes) else np.int64(0)
+        cell = np.unique((part.others + 1) * cell + own, return_inverse=True)[1]
+    return _by_least_code(codes, cell)
+
+
+def _by_least_code(codes: NDArray[np.int64], cell: NDArray[np.int64]) -> CodeCells:
+    """Number the cells of ascending codes by their least code."""
+    _, first, cell = np.unique(cell, return_index=True, return_inverse=True)
+    place = np.argsort(np.argsort(first))
+    return CodeCells(codes=codes, cell=place[cell].astype(np.int32), others=len(first))
+
+
 def _thresholds(forest: Forest, j: int, kinds: frozenset[int]) -> NDArray[Any]:
     """The thresholds that part values: between the ends of zero none does where all splits take zero for missing."""
     t = forest.thresholds(j)
@@ -229,6 +264,4 @@ def _code_cells(forest: Forest, nodes: NDArray[np.int64]) -> CodeCells:
     cell = np.zeros(len(codes), np.int64)
     for listed in lists:  # each list parts every cell so far into those in it and those not
         cell = np.unique(2 * cell + np.isin(codes, listed), return_inverse=True)[1]
-    _, first, cell = np.unique(cell, return_index=True, return_inverse=True)
-    place = np.argsort(np.argsort(first))
-    return CodeCells(codes=codes, cell=place[cell].astype(np.int32), others=len(first))
+    return _by_least_code(codes, cell)

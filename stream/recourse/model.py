@@ -10,14 +10,18 @@ from stream.events import BundleIdentity, Decision, ThresholdScale
 from stream.forest.ledger import LeafUnits, leaf_units
 from stream.forest.link import Link, link_of
 from stream.forest.trees import Forest
+from stream.recourse import proof
 from stream.recourse.cells import Cells, cells_of
-from stream.recourse.feasible import Landings, landings_of
+from stream.recourse.feasible import Landings, groups, landings_of
 from stream.recourse.features import FeatureRules
+from stream.recourse.lasting_space import LastingSpace, lasting_space
 from stream.recourse.leaf_matrix import LeafMatrix
-from stream.recourse.least_effort import have_compiled
+from stream.recourse.least_effort import least_effort
+from stream.recourse.moves import no_moves
 from stream.recourse.policy import Policy
 from stream.recourse.profiles import CellTrees, cell_trees, is_searchable
 from stream.recourse.reasons import CutoffBand, cutoff_band
+from stream.recourse.shadows import NO_SHADOWS, Shadows
 
 BANDS_KEPT_MAX = 16  # cutoffs whose bands are remembered; lenders use a handful of thresholds
 
@@ -31,6 +35,7 @@ class PublishedModel:
     units: LeafUnits
     cells: Cells
     trees: CellTrees  # in which the near tier is searched for
+    lasting: LastingSpace | None  # in which mid and far are; None for trees too deep to search
     landings: Landings
     link: Link
     rules: FeatureRules
@@ -39,6 +44,7 @@ class PublishedModel:
     threshold: float
     threshold_scale: ThresholdScale
     audit_trees: bool  # whether audit records carry per-tree detail; the bundle's size rule decides
+    shadows: Shadows = NO_SHADOWS
     bands: OrderedDict[float, CutoffBand] = field(default_factory=OrderedDict)
 
     def threshold_for(self, decision: Decision) -> tuple[float, ThresholdScale, float]:
@@ -72,7 +78,7 @@ class PublishedModel:
         return band
 
 
-def published_model(
+def published_model(  # noqa: PLR0913 - each is a part of a bundle
     *,
     identity: BundleIdentity,
     forest: Forest,
@@ -82,12 +88,18 @@ def published_model(
     threshold: float,
     threshold_scale: ThresholdScale,
     audit_trees: bool,
+    shadows: Shadows = NO_SHADOWS,
 ) -> PublishedModel:
     """Put a published model together; what can be derived is derived here, once."""
     cells = cells_of(forest)
-    trees = cell_trees(forest, cells, policy.sign)
-    if is_searchable(forest):
-        have_compiled(trees)
+    link = link_of(forest)
+    trees = cell_trees(forest, cells, policy.sign, groups(rules))
+    asked = (forest, *shadows.searched)
+    lasting = None
+    if all(is_searchable(one) for one in asked):
+        cutoff = link.cutoff(threshold, threshold_scale, policy.approve)
+        lasting = lasting_space(asked, rules, matrix, link=link, policy=policy, cutoff=cutoff)
+        have_compiled(forest, trees, lasting)
     return PublishedModel(
         identity=identity,
         forest=forest,
@@ -95,11 +107,20 @@ def published_model(
         cells=cells,
         trees=trees,
         landings=landings_of(rules, cells, matrix),
-        link=link_of(forest),
+        link=link,
+        lasting=lasting,
         rules=rules,
         policy=policy,
         matrix=matrix,
         threshold=threshold,
         threshold_scale=threshold_scale,
         audit_trees=audit_trees,
+        shadows=shadows,
     )
+
+
+def have_compiled(forest: Forest, trees: CellTrees, lasting: LastingSpace) -> None:
+    """Search once where nothing is permitted: the first person asked for need not wait seconds for the compiler."""
+    least_effort(trees, no_moves(trees), 1.0)
+    proof.have_compiled(forest, trees)
+    lasting.have_compiled()

@@ -10,6 +10,7 @@ Sums are float64, for searching only: what is found is scored again by the model
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numba
@@ -29,7 +30,8 @@ class CellTrees(NamedTuple):
     Shapes: root (trees,); feature, rank, left, right, default_left, side, weight (nodes,); sides (all side tables,);
     start (features + 1,): the cells of feature j are start[j]:start[j + 1], of which the last is that of missing where
     there are several; by_rank (features,): whether every split of a feature parts its cells at a rank; first_tree
-    (features + 1,) and trees_of: of a feature that is not by rank, the trees that split on it.
+    (features + 1,) and trees_of: of a feature that is not by rank, the trees that split on it; first_unit_tree
+    (units + 1,) and trees_of_unit: of features that move together, the trees that split on any of them.
     """
 
     root: NDArray[np.int32]
@@ -45,11 +47,16 @@ class CellTrees(NamedTuple):
     by_rank: NDArray[np.bool_]
     first_tree: NDArray[np.int64]
     trees_of: NDArray[np.int32]
+    first_unit_tree: NDArray[np.int64]
+    trees_of_unit: NDArray[np.int32]
     magnitude: float  # no sum of leaves and base margin is larger, whatever its order
 
 
-def cell_trees(forest: Forest, cells: Cells, sign: int) -> CellTrees:
-    """Express `forest` in cells. `sign` is +1 where a higher margin is better for the applicant, else -1."""
+def cell_trees(forest: Forest, cells: Cells, sign: int, units: Sequence[Sequence[int]] = ()) -> CellTrees:
+    """Express `forest` in cells: its own, or such as part values further.
+
+    `sign` is +1 where a higher margin is better for the applicant, else -1; `units` are the features that move together.
+    """
     features = range(len(forest.features))
     start = np.cumsum([0, *(cells.count(j) for j in features)]).astype(np.int64)
     rank = np.full(len(forest.left), INSIDE, np.int32)
@@ -68,9 +75,9 @@ def cell_trees(forest: Forest, cells: Cells, sign: int) -> CellTrees:
     weight[forest.leaf_node] = sign * forest.weight.astype(np.float64)
     by_rank = np.array([not (side[forest.split_feature == j] != _AS_INTERVAL).any() for j in features], np.bool_)
     tree_of = np.repeat(np.arange(forest.trees, dtype=np.int32), np.diff(forest.first_node))
-    with_feature = [
-        np.empty(0, np.int32) if by_rank[j] else np.unique(tree_of[forest.split_feature == j]) for j in features
-    ]
+    nothing = np.empty(0, np.int32)
+    with_feature = [nothing if by_rank[j] else np.unique(tree_of[forest.split_feature == j]) for j in features]
+    with_unit = [np.unique(tree_of[np.isin(forest.split_feature, unit)]) for unit in units]
     return CellTrees(
         root=forest.first_node[:-1],
         feature=forest.split_feature,
@@ -84,7 +91,9 @@ def cell_trees(forest: Forest, cells: Cells, sign: int) -> CellTrees:
         start=start,
         by_rank=by_rank,
         first_tree=np.cumsum([0, *map(len, with_feature)]).astype(np.int64),
-        trees_of=np.concatenate([np.empty(0, np.int32), *with_feature]),
+        trees_of=np.concatenate([nothing, *with_feature]),
+        first_unit_tree=np.cumsum([0, *map(len, with_unit)]).astype(np.int64),
+        trees_of_unit=np.concatenate([nothing, *with_unit]),
         magnitude=_magnitude(forest),
     )
 
@@ -102,24 +111,25 @@ def _magnitude(forest: Forest) -> float:
 
 def _table(forest: Forest, cells: Cells, j: int, node: int) -> NDArray[np.bool_]:
     """Where each cell of a feature goes at a split that is not by rank."""
-    goes_left = np.zeros(cells.count(j), np.bool_)
-    goes_left[-1] = forest.default_left[node]
+    to_left = np.zeros(cells.count(j), np.bool_)
+    to_left[-1] = forest.default_left[node]
     if forest.kind[node] == CATEGORY:
         own = cells.category(j)
         if own is not None:  # any code of a cell tells where all go; the last cell is of those that no split lists
             code = own.codes[np.unique(own.cell, return_index=True)[1]]
-            goes_left[: len(code)] = np.isin(code, forest.listed(node))
+            to_left[: len(code)] = np.isin(code, forest.listed(node))
             if forest.operator == "<":
-                goes_left[:-1] = ~goes_left[:-1]
+                to_left[:-1] = ~to_left[:-1]
     elif forest.kind[node] == ZERO_IS_MISSING:
-        goes_left[:-1] = np.arange(cells.count(j) - 1) <= np.searchsorted(cells.thresholds[j], forest.threshold[node])
+        to_left[:-1] = np.arange(cells.count(j) - 1) <= np.searchsorted(cells.thresholds[j], forest.threshold[node])
         below, last = (cells.interval_of(j, end) for end in ENDS_OF_ZERO)  # other splits may part what is zero here
-        goes_left[below + 1 : last + 1] = forest.default_left[node]
-    return goes_left
+        to_left[below + 1 : last + 1] = forest.default_left[node]
+    return to_left
 
 
 @numba.njit(cache=True, nogil=True, inline="always")  # passing a dozen arrays on costs more than what is done here
-def _goes_left(trees: CellTrees, node: int, cell: int) -> bool:
+def goes_left(trees: CellTrees, node: int, cell: int) -> bool:
+    """Tell where a cell of a split's own feature goes."""
     side = trees.side[node]
     if side >= 0:
         return bool(trees.sides[side + cell])
@@ -127,6 +137,15 @@ def _goes_left(trees: CellTrees, node: int, cell: int) -> bool:
     if cell == trees.start[j + 1] - trees.start[j] - 1:
         return bool(trees.default_left[node])
     return bool(cell <= trees.rank[node])
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def weight_reached(trees: CellTrees, root: int, row: NDArray[np.int32]) -> float:
+    """Walk a row of cells down the tree at `root`, and give the weight of its leaf."""
+    node = root
+    while trees.left[node] != INSIDE:
+        node = trees.left[node] if goes_left(trees, node, row[trees.feature[node]]) else trees.right[node]
+    return float(trees.weight[node])
 
 
 @numba.njit(cache=True, nogil=True)
@@ -149,7 +168,7 @@ def profile(  # noqa: C901, PLR0912, PLR0915  (a kernel: calls that take a dozen
         while trees.left[node] != INSIDE:
             path[length] = node
             length += 1
-            node = trees.left[node] if _goes_left(trees, node, row[trees.feature[node]]) else trees.right[node]
+            node = trees.left[node] if goes_left(trees, node, row[trees.feature[node]]) else trees.right[node]
         own = trees.weight[node]
         total += own
         for k in range(length):
@@ -160,12 +179,12 @@ def profile(  # noqa: C901, PLR0912, PLR0915  (a kernel: calls that take a dozen
             for above in range(k):  # with which cells of j one still comes to this node
                 node = path[above]
                 if trees.feature[node] == j:
-                    if _goes_left(trees, node, row[j]):
+                    if goes_left(trees, node, row[j]):
                         high = min(high, trees.rank[node])
                     else:
                         low = max(low, trees.rank[node] + 1)
             node = path[k]
-            if _goes_left(trees, node, row[j]):
+            if goes_left(trees, node, row[j]):
                 low = max(low, trees.rank[node] + 1)
                 node = trees.right[node]
             else:
@@ -179,8 +198,8 @@ def profile(  # noqa: C901, PLR0912, PLR0915  (a kernel: calls that take a dozen
                 node, low, high = waiting[trips], lows[trips], highs[trips]
                 while trees.left[node] != INSIDE:
                     if trees.feature[node] != j:
-                        goes_left = _goes_left(trees, node, row[trees.feature[node]])
-                        node = trees.left[node] if goes_left else trees.right[node]
+                        to_left = goes_left(trees, node, row[trees.feature[node]])
+                        node = trees.left[node] if to_left else trees.right[node]
                     elif high <= trees.rank[node]:
                         node = trees.left[node]
                     elif low > trees.rank[node]:
@@ -212,10 +231,7 @@ def _one_by_one(trees: CellTrees, row: NDArray[np.int32], j: int, gains: NDArray
         moved[j] = cell
         gains[first + cell] = 0.0
         for at in range(trees.first_tree[j], trees.first_tree[j + 1]):
-            node = trees.root[trees.trees_of[at]]
-            while trees.left[node] != INSIDE:
-                node = trees.left[node] if _goes_left(trees, node, moved[trees.feature[node]]) else trees.right[node]
-            gains[first + cell] += trees.weight[node]
+            gains[first + cell] += weight_reached(trees, trees.root[trees.trees_of[at]], moved)
     own = gains[first + row[j]]
     for cell in range(missing + 1):
         gains[first + cell] -= own

@@ -24,7 +24,7 @@ from stream.events import (
     ThresholdScale,
 )
 from stream.forest.ledger import exact_sums, in_units
-from stream.forest.walk import leaf_ids, leaf_slots, margins
+from stream.forest.walk import leaf_ids, leaf_slots, margins, margins_of
 from stream.recourse.canonical import sha256
 from stream.recourse.feasible import Reach
 from stream.recourse.model import PublishedModel
@@ -169,12 +169,21 @@ def tier_of(
         "margin_rounding": str(in_units(units, float(native[0])) - exact_query - reached.gap),
         "probability": float(model.link.probabilities(native)[0]),
         "effort": math.fsum(reach.effort(j, float(found.target[j])) for j in moved),
-        "robust_share": None,
+        "robust_share": _robust_share(model, scored.cutoff, found.target),
         "ledgers": {
             "comparator": _ledger(model, scored, toward, _comparator_sides(model, reach, comparator_cells), splits),
             "target": _ledger(model, scored, reached, _target_sides(model, found.target), splits),
         },
     }
+
+
+def _robust_share(model: PublishedModel, cutoff: float, target: NDArray[np.float64]) -> float | None:
+    """What share of the held-out shadows accepts a target; None without any."""
+    sign, held_out = model.policy.sign, model.shadows.held_out
+    if not held_out:
+        return None
+    accepting = sum(sign * float(margins_of(shadow, target[None])[0]) >= sign * cutoff for shadow in held_out)
+    return accepting / len(held_out)
 
 
 def recommended_tier(model: PublishedModel, scored: Scored, found: TierTarget, audited: AuditTier) -> RecommendedTier:

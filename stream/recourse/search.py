@@ -1,18 +1,15 @@
-"""Per tier, the target that the model accepts: walk down the ranking until a projected comparator is one, then prune.
+"""Per tier, a target that the model accepts: near costs least, mid lasts, far lasts and is like people who were accepted.
 
-The paper returns the best-ranked comparator and loses validity to the moves that nobody can make (section "Recourse
-the subject can act on"). Walking on until the *projected* target is accepted by the model itself keeps it. A tier's
-target should also score as its tercile does: so the walk prefers the first one that reaches the tercile's least score,
-and settles for the first accepted one where none of the best-ranked does.
-
-Near is another question, what costs least: it is searched for directly (`least_effort`), and the comparator beside it is
-the best-ranked of its tercile. Where features move in groups, which the search does not move, and where it finds
-nothing, the walk answers, or what the search can still make cheaper of its answer.
+Near is searched for directly (`least_effort`); where that finds nothing, the ranking is walked down until a *projected*
+comparator is accepted by the model itself, and what is found made cheaper. Mid and far set out from near
+(`lasting_space`). The paper returns the best-ranked comparator and loses validity to the moves that nobody can make
+(section "Recourse the subject can act on"); here the comparator beside a target, the best-ranked of its tercile, is who
+explains it. Where no way is found, branch and bound looks for one until it is proven that there is none (`proof`), or
+its budget is used up. Trees too deep for that are walked for every tier.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -25,8 +22,12 @@ from stream.events import TierName
 from stream.forest.trees import Forest
 from stream.forest.walk import margins_of
 from stream.recourse.feasible import Reach, groups
-from stream.recourse.least_effort import Prices, cheapened, least_effort
-from stream.recourse.profiles import CellTrees, is_searchable
+from stream.recourse.lasting_question import lasting_question
+from stream.recourse.lasting_space import LastingSpace
+from stream.recourse.least_effort import cheapened, least_effort
+from stream.recourse.model import PublishedModel
+from stream.recourse.moves import Moves, moves_of, state_of, target_of
+from stream.recourse.proof import prove_for
 
 TIERS: tuple[TierName, ...] = ("near", "mid", "far")
 FIRST_CHUNK, CHUNK_MAX = 16, 1024  # candidates projected and scored at once; most queries stop in the first few
@@ -34,12 +35,12 @@ AIMED_RANKS_MAX = 128  # how far down the ranking a tier looks for one that reac
 SLACK_ULPS = 2.0  # of the model's floats at its largest sum: beyond the cutoff, for a sum in another precision
 SLACK_TRIES = 8  # how often that is doubled where the model declines what was found
 
-_Answer: TypeAlias = tuple[int, int, NDArray[np.float64]]
+_Walked: TypeAlias = tuple[int, int, NDArray[np.float64]]  # rank, comparator (its row in the matrix), target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TierTarget:
-    """One tier's answer: the target row (features,) float64, and the comparator (its row in the matrix) behind it."""
+    """One tier's answer: the target row (features,) float64, and the comparator (its row in the matrix) beside it."""
 
     tier: TierName
     rank: int
@@ -48,128 +49,121 @@ class TierTarget:
     target: NDArray[np.float64]
 
 
-def targets_of(
-    forest: Forest,
-    trees: CellTrees,
-    reach: Reach,
-    scores: NDArray[np.float64],
-    *,
-    first: int,
-    cutoff: float,
-    sign: int,
-    action_cost: float,
-) -> list[TierTarget]:
-    """Find a target for each tier that has one.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Found:
+    """The targets of all tiers, or none; then `proven` says whether it is certain that the rules permit none."""
+
+    targets: tuple[TierTarget, ...]
+    proven: bool = False
+
+
+def targets_of(model: PublishedModel, reach: Reach, scores: NDArray[np.float64], *, first: int, cutoff: float) -> Found:
+    """Find a target for each tier, or for none.
 
     Shapes: scores (n - first,) of the comparators matrix[first:], which ascend by what the model says of them, so
     that the terciles of the paper are slices. `cutoff` is a native margin; accepted means at or past it.
     Ties in score go to the comparator nearer to the cutoff.
     """
-    query = _Query(
-        forest=forest,
-        trees=trees,
-        reach=reach,
-        scores=scores,
-        first=first,
-        cutoff=cutoff,
-        sign=sign,
-        action_cost=action_cost,
-    )
-    found = []
-    bounds = [len(scores) * k // len(TIERS) for k in range(len(TIERS) + 1)]
-    for tier, (low, high) in zip(TIERS, pairwise(bounds), strict=True):
-        answer = query.near(low, high) if tier == "near" else query.walked(low, high)
-        if answer is None:  # it looked at everyone, so no other tier finds one either
-            break
-        rank, comparator, target = answer
-        inside = low <= comparator - first < high
-        found.append(TierTarget(tier=tier, rank=rank, from_tercile=inside, comparator=comparator, target=target))
-    return found
+    if not len(scores):
+        return Found(targets=())
+    query = _Query(model=model, reach=reach, scores=scores, first=first, cutoff=cutoff)
+    return query.walked_all() if model.lasting is None else query.searched_all(model.lasting)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Query:
-    """One person's question. An answer is a rank, a comparator (its row in the matrix) and a target (features,)."""
+    """One person's question."""
 
-    forest: Forest
-    trees: CellTrees
+    model: PublishedModel
     reach: Reach
     scores: NDArray[np.float64]
     first: int
     cutoff: float
-    sign: int
-    action_cost: float
 
-    def near(self, low: int, high: int) -> _Answer | None:
-        """Take the least effort found, and beside it the comparator that stands first in the tercile's ranking."""
-        if not len(self.scores):
-            return None
-        prices, searched = None, None
-        if is_searchable(self.forest):
-            prices = Prices(self.reach.prices(), self.action_cost)
-            searched = self._least_effort(prices)
-        beside = None
-        if searched is not None:
-            beside = 0, self.first + int(next(_ranked(self.scores, low, high))[0]), searched
-        if beside is not None and not groups(self.reach.rules):
-            return beside
-        walked = self.walked(low, high)
-        if walked is not None and prices is not None:
-            walked = *walked[:2], self._cheapened(prices, walked)
-        if beside is None or walked is None:
-            return walked if beside is None else beside
-        return beside if self._price(beside[2]) <= self._price(walked[2]) else walked
+    @property
+    def _terciles(self) -> list[tuple[int, int]]:
+        bounds = [len(self.scores) * k // len(TIERS) for k in range(len(TIERS) + 1)]
+        return list(pairwise(bounds))
 
-    def walked(self, low: int, high: int) -> _Answer | None:
+    def searched_all(self, space: LastingSpace) -> Found:
+        """Search for what costs least, and from there for what lasts."""
+        model = self.model
+        moves = moves_of(self.reach, float(model.policy.action_cost))
+        near = self._accepted(lambda gap: least_effort(model.trees, moves, gap))
+        if near is None and (walked := self._walked(*self._terciles[0])) is not None:
+            near = self._cheapened(moves, walked[2])
+        if near is None:
+            outcome, near = prove_for(model.forest, model.trees, self.reach, cutoff=self.cutoff, sign=model.policy.sign)
+            if near is None:
+                return Found(targets=(), proven=outcome == "none")
+            near = self._cheapened(moves, near)
+        question = lasting_question(model, space, self.reach, cutoff=self.cutoff, accepts=self._accepts)
+        targets = (near, *question.answers(near, self._slack))
+        return Found(targets=tuple(self._beside(k, target) for k, target in enumerate(targets)))
+
+    def _beside(self, k: int, target: NDArray[np.float64]) -> TierTarget:
+        """Put the best-ranked comparator of the k-th tier's tercile beside its target."""
+        low, high = self._terciles[k]
+        comparator = self.first + int(next(_ranked(self.scores, low, high))[0])
+        inside = low <= comparator - self.first < high
+        return TierTarget(tier=TIERS[k], rank=0, from_tercile=inside, comparator=comparator, target=target)
+
+    def walked_all(self) -> Found:
+        """Walk down the ranking for every tier."""
+        found = []
+        for tier, (low, high) in zip(TIERS, self._terciles, strict=True):
+            walked = self._walked(low, high)
+            if walked is None:  # it looked at everyone, so no other tier finds one either
+                break
+            rank, comparator, target = walked
+            inside = low <= comparator - self.first < high
+            found.append(TierTarget(tier=tier, rank=rank, from_tercile=inside, comparator=comparator, target=target))
+        return Found(targets=tuple(found))
+
+    def _walked(self, low: int, high: int) -> _Walked | None:
         """Walk down the tercile's ranking, then everyone else's, and give back what its least score does not need."""
-        forest, reach, sign = self.forest, self.reach, self.sign
+        forest, reach, sign = self.model.forest, self.reach, self.model.policy.sign
         floor = float(sign * reach.matrix.margins[self.first + low]) if low < high else sign * self.cutoff
         ranked = _ranked(self.scores, low, high)
-        answer = _walk(forest, reach, ranked, first=self.first, cutoff=self.cutoff, sign=sign, aim=floor)
-        if answer is None:
+        walked = _walk(forest, reach, ranked, first=self.first, cutoff=self.cutoff, sign=sign, aim=floor)
+        if walked is None:
             return None
-        rank, comparator, target = answer
+        rank, comparator, target = walked
         floor = min(floor, self._margin(target))
         return rank, comparator, prune(forest, reach, target, floor=floor, sign=sign)
 
-    def _least_effort(self, prices: Prices) -> NDArray[np.float64] | None:
-        def search(gap: float) -> NDArray[np.int32] | None:
-            found = least_effort(self.trees, self.reach.cells, prices, gap)
-            return None if found is None else found[1]
-
-        return self._accepted(search)
-
-    def _cheapened(self, prices: Prices, walked: _Answer) -> NDArray[np.float64]:
-        """Polish what the walk found; without a cheaper target that the model accepts, it stays."""
-        _, comparator, target = walked
-        moved = np.isin(np.arange(len(target)), _moved(self.reach.row, target))
-        start = np.where(moved, self.reach.matrix.cells[comparator], self.reach.cells).astype(np.int32)
-        cheaper = self._accepted(lambda gap: cheapened(self.trees, self.reach.cells, prices, gap, start))
-        return cheaper if cheaper is not None and self._price(cheaper) < self._price(target) else target
+    def _cheapened(self, moves: Moves, target: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Polish what was found elsewhere; without a cheaper target that the model accepts, it stays."""
+        start = state_of(self.reach, moves, target, self.model.cells.of(target[None])[0])
+        cheaper = self._accepted(lambda gap: cheapened(self.model.trees, moves, gap, start))
+        return target if cheaper is None else cheaper
 
     def _accepted(self, find: Callable[[float], NDArray[np.int32] | None]) -> NDArray[np.float64] | None:
-        """Give the target in the cells that `find` finds for a gap, where the model itself accepts it.
+        """Give the target of the state that `find` finds for a gap, where the model itself accepts it.
 
         The kernels sum in another precision than the model: a slack covers that, and grows where it does not.
         """
-        short = self.sign * self.cutoff - self._margin(self.reach.row)
-        slack = SLACK_ULPS * float(np.finfo(self.forest.dtype).eps) * self.trees.magnitude
+        sign, slack = self.model.policy.sign, self._slack
+        short = sign * self.cutoff - self._margin(self.reach.row)
         for _ in range(1 + SLACK_TRIES):
-            cells = find(short + slack)
-            if cells is None:
+            state = find(short + slack)
+            if state is None:
                 return None
-            target: NDArray[np.float64] = self.reach.project(cells[None])[0]
-            if self._margin(target) >= self.sign * self.cutoff:
+            target = target_of(self.reach, state)
+            if self._accepts(target):
                 return target
             slack *= 2
         return None
 
-    def _margin(self, row: NDArray[np.float64]) -> float:
-        return float(self.sign * margins_of(self.forest, row[None])[0])
+    @property
+    def _slack(self) -> float:
+        return SLACK_ULPS * float(np.finfo(self.model.forest.dtype).eps) * float(self.model.trees.magnitude)
 
-    def _price(self, target: NDArray[np.float64]) -> float:
-        moved = _moved(self.reach.row, target)
-        return math.fsum(self.reach.effort(j, float(target[j])) + self.action_cost for j in moved)
+    def _accepts(self, target: NDArray[np.float64]) -> bool:
+        return self._margin(target) >= self.model.policy.sign * self.cutoff
+
+    def _margin(self, row: NDArray[np.float64]) -> float:
+        return float(self.model.policy.sign * margins_of(self.model.forest, row[None])[0])
 
 
 def _moved(row: NDArray[np.float64], target: NDArray[np.float64]) -> list[int]:
@@ -208,10 +202,10 @@ def _walk(
     cutoff: float,
     sign: int,
     aim: float,
-) -> _Answer | None:
+) -> _Walked | None:
     """Take the first projection at or past `aim` among the first ranks, else the first that the model accepts."""
     passed = 0
-    settled: _Answer | None = None
+    settled: _Walked | None = None
     for candidates in ranked:
         targets = reach.project(reach.matrix.cells[first + candidates])
         reached = sign * margins_of(forest, targets)

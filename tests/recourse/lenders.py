@@ -178,7 +178,17 @@ class Lender:
         return dataclasses.replace(self.with_model(matrix=matrix), pool=pool)
 
 
-PUBLISHED = ("identity", "forest", "rules", "policy", "matrix", "threshold", "threshold_scale", "audit_trees")
+PUBLISHED = (
+    "identity",
+    "forest",
+    "rules",
+    "policy",
+    "matrix",
+    "threshold",
+    "threshold_scale",
+    "audit_trees",
+    "shadows",
+)
 
 
 @cache

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream.forest.ledger import exact_sums, leaf_units
-from stream.forest.trees import Forest, SavedNode, plant
+from stream.forest.trees import Forest, Kind, SavedNode, plant
 from stream.forest.walk import leaf_slots
 from stream.recourse.cells import Cells, cells_of
 from stream.recourse.profiles import CellTrees, cell_trees
@@ -50,13 +50,37 @@ def planted(
     rng: np.random.Generator, library: Library, sorts: tuple[Sort, ...], *, trees: int, depth: int, thresholds: int
 ) -> Planted:
     """Plant a forest at random; each feature has at most so many thresholds."""
-    names = tuple(f"f{j}" for j in range(len(sorts)))
-    at = [np.round(rng.normal(0, 2, thresholds) * 2) / 2 for _ in sorts]
-    saved = [_tree(rng, library, sorts, at, depth) for _ in range(trees)]
+    saved = _trees(rng, library, sorts, trees=trees, depth=depth, thresholds=thresholds)
     missing = SENTINEL if library == "xgboost" and rng.random() < 0.5 else None
-    forest = plant(saved, kind(library, names, is_category=tuple(s == "category" for s in sorts), missing=missing))
+    forest = plant(saved, _kind(library, sorts, missing))
     cells, sign = cells_of(forest), int(rng.choice([1, -1]))
     return Planted(forest=forest, cells=cells, trees=cell_trees(forest, cells, sign), sign=sign)
+
+
+def planted_family(
+    rng: np.random.Generator, library: Library, sorts: tuple[Sort, ...], *, models: int, trees: int, depth: int
+) -> tuple[list[Forest], int]:
+    """Plant a model and shadows of it, each of up to so many trees, and choose the sign of what is better."""
+    missing = SENTINEL if library == "xgboost" and rng.random() < 0.5 else None
+    saved = [
+        _trees(
+            rng, library, sorts, trees=int(rng.integers(1, trees + 1)), depth=depth, thresholds=int(rng.integers(1, 4))
+        )
+        for _ in range(models)
+    ]
+    return [plant(one, _kind(library, sorts, missing)) for one in saved], int(rng.choice([1, -1]))
+
+
+def _kind(library: Library, sorts: tuple[Sort, ...], missing: float | None) -> Kind:
+    names = tuple(f"f{j}" for j in range(len(sorts)))
+    return kind(library, names, is_category=tuple(s == "category" for s in sorts), missing=missing)
+
+
+def _trees(
+    rng: np.random.Generator, library: Library, sorts: tuple[Sort, ...], *, trees: int, depth: int, thresholds: int
+) -> list[list[SavedNode]]:
+    at = [np.round(rng.normal(0, 2, thresholds) * 2) / 2 for _ in sorts]
+    return [_tree(rng, library, sorts, at, depth) for _ in range(trees)]
 
 
 def _tree(

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream.recourse.least_effort import Prices, cheapened, least_effort
+from stream.recourse.least_effort import cheapened, least_effort
+from stream.recourse.moves import Moves, no_moves, price_of
 from tests.recourse.lenders import Library, Rows
 from tests.recourse.planted import CellsOfRow, Planted, Sort, planted
 
@@ -24,7 +25,7 @@ class Puzzle:
 
     forest: Planted
     own: CellsOfRow
-    prices: Prices
+    moves: Moves
     gap: float
     every: CellsOfRow  # all permitted rows, (n, features)
     price: Rows
@@ -35,9 +36,20 @@ class Puzzle:
         """The least price at which the forest accepts, inf where there is none."""
         return float(self.price[self.accepted].min(initial=np.inf))
 
+    def price_of(self, cells: CellsOfRow) -> float:
+        """What a permitted row costs."""
+        return float(self.price[self.place(cells)])
+
     def place(self, cells: CellsOfRow) -> int:
         """Where a row stands among all that are permitted. Fails for one that is not."""
         return int(np.flatnonzero((self.every == cells).all(axis=1))[0])
+
+
+def moves_to(forest: Planted, own: CellsOfRow, effort: Rows) -> Moves:
+    """Moves of features that each move alone, at these efforts by cell."""
+    price = effort + ACTION
+    price[forest.trees.start[:-1] + own] = 0.0
+    return no_moves(forest.trees)._replace(own=own, price=price)
 
 
 def puzzle(seed: int, library: Library) -> Puzzle:
@@ -61,7 +73,7 @@ def puzzle(seed: int, library: Library) -> Puzzle:
     return Puzzle(
         forest=forest,
         own=own,
-        prices=Prices(cell, ACTION),
+        moves=moves_to(forest, own, cell),
         gap=gap,
         every=every,
         price=price,
@@ -75,18 +87,15 @@ def puzzle(seed: int, library: Library) -> Puzzle:
 def test_what_is_found_is_permitted_accepted_and_costs_what_is_said(library: Library, seed: int) -> None:
     """Given any forest, labels and gap, the cells found are permitted, gain the gap exactly, cost the price said, and no less than the least there is; asked again, they are the same."""
     asked = puzzle(seed, library)
-    found = least_effort(asked.forest.trees, asked.own, asked.prices, asked.gap)
+    found = least_effort(asked.forest.trees, asked.moves, asked.gap)
     if found is None:
         assert not asked.accepted[(asked.every != asked.own).sum(axis=1) <= 1].any()
         return
-    price, cells = found
-    at = asked.place(cells)
-    assert asked.accepted[at]
-    assert price == asked.price[at]
-    assert price >= asked.best
-    again = least_effort(asked.forest.trees, asked.own, asked.prices, asked.gap)
+    assert asked.accepted[asked.place(found)]
+    assert price_of(asked.moves, found) == asked.price_of(found) >= asked.best
+    again = least_effort(asked.forest.trees, asked.moves, asked.gap)
     assert again is not None
-    assert (again[0], again[1].tobytes()) == (price, cells.tobytes())
+    assert again.tobytes() == found.tobytes()
 
 
 @LIBRARIES
@@ -97,11 +106,11 @@ def test_what_one_move_does_is_never_missed(library: Library, seed: int) -> None
     asked = puzzle(seed, library)
     one = asked.accepted & ((asked.every != asked.own).sum(axis=1) == 1)
     if one.any():
-        found = least_effort(asked.forest.trees, asked.own, asked.prices, asked.gap)
+        found = least_effort(asked.forest.trees, asked.moves, asked.gap)
         assert found is not None
-        assert found[0] <= asked.price[one].min()
+        assert asked.price_of(found) <= asked.price[one].min()
         if asked.best == asked.price[one].min():
-            assert found[0] == asked.best
+            assert asked.price_of(found) == asked.best
 
 
 @LIBRARIES
@@ -111,9 +120,9 @@ def test_the_least_there_is_is_mostly_found(library: Library) -> None:
     for seed in range(300):
         asked = puzzle(seed, library)
         if np.isfinite(asked.best):
-            found = least_effort(asked.forest.trees, asked.own, asked.prices, asked.gap)
+            found = least_effort(asked.forest.trees, asked.moves, asked.gap)
             solved += 1
-            least += found is not None and found[0] == asked.best
+            least += found is not None and asked.price_of(found) == asked.best
             several += not (asked.accepted & ((asked.every != asked.own).sum(axis=1) == 1)).any()
     assert several > 30
     assert 20 * least >= 17 * solved
@@ -131,12 +140,12 @@ def test_polish_keeps_what_is_accepted_and_makes_it_no_dearer(library: Library, 
     rng = np.random.default_rng(pick)
     start = asked.every[ways[pick % len(ways)]]
     frozen = rng.random(len(start)) < 0.3
-    cell = asked.prices.cell.copy()
+    cell = asked.moves.price - ACTION
     for j in np.flatnonzero(frozen):
         first, end = asked.forest.trees.start[j : j + 2]
         cell[first:end] = np.inf
         cell[first + asked.own[j]] = 0.0
-    best = cheapened(asked.forest.trees, asked.own, Prices(cell, ACTION), asked.gap, start.copy())
+    best = cheapened(asked.forest.trees, moves_to(asked.forest, asked.own, cell), asked.gap, start.copy())
     assert asked.accepted[asked.place(best)]
     assert asked.price[asked.place(best)] <= asked.price[asked.place(start)]
     kept = frozen & (start != asked.own)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream.recourse.answer import score
+from stream.recourse.answer import answer, score
 from stream.recourse.canonical import canonical_json
 from stream.recourse.feasible import reach_of
 from stream.recourse.leaf_matrix import LeafMatrix
@@ -34,25 +34,16 @@ def moved_within_its_cells(shop: Lender, seed: int) -> Rows:
     return pool
 
 
-def tiers(model: PublishedModel, shop: Lender, row: Rows, scores: Rows) -> bytes:
-    """What goes out for a row when comparators are ranked by the given scores, whoever they are."""
+def tiers(model: PublishedModel, shop: Lender, row: Rows, scores: Rows, *, kept: int = 3) -> bytes:
+    """What goes out of the first tiers for a row when comparators are ranked by the given scores, whoever they are."""
     scored = score(shop.decide(row), model)
     cells, mutability = model.cells.of(row[None])[0], model.rules.mutabilities({})
     reach = reach_of(model.rules, model.matrix, model.landings, row=row, cells=cells, mutability=mutability)
     first = len(model.matrix) - len(scores)
     splits = SplitRows(model.forest, model.rules)
     out: list[Any] = []
-    found = targets_of(
-        model.forest,
-        model.trees,
-        reach,
-        scores,
-        first=first,
-        cutoff=scored.cutoff,
-        sign=shop.sign,
-        action_cost=model.policy.action_cost,
-    )
-    for target in found:
+    found = targets_of(model, reach, scores, first=first, cutoff=scored.cutoff)
+    for target in found.targets[:kept]:
         audited = tier_of(model, scored, reach, target, splits)
         out.append([audited, recommended_tier(model, scored, target, audited)])
     return canonical_json([out, splits.table()])
@@ -64,8 +55,19 @@ def tiers(model: PublishedModel, shop: Lender, row: Rows, scores: Rows) -> bytes
 def test_targets_and_ledgers_know_a_comparator_by_its_cells_alone(
     library: Library, approve: Approve, seed: int, ranks: int
 ) -> None:
-    """Given a pool whose every value moved within its cell, when the same comparators are chosen, then tiers are equal byte for byte."""
+    """Given a pool whose every value moved within its cell, when the same comparators are chosen, then near and mid are equal byte for byte, and all tiers where far asks for no likeness to people."""
     shop = lender(library, approve)
+    model, other = twins(shop, seed)
+    alone, other_alone = twins(shop.with_policy(far_distance_price=0.0), seed)
+    eligible = len(model.matrix) - model.matrix.first_past(shop.cutoff, shop.sign)
+    chosen = np.random.default_rng(ranks).random(eligible)
+    for row in shop.declined(6):
+        assert tiers(model, shop, row, chosen, kept=2) == tiers(other, shop, row, chosen, kept=2)
+        assert tiers(alone, shop, row, chosen) == tiers(other_alone, shop, row, chosen)
+
+
+def twins(shop: Lender, seed: int) -> tuple[PublishedModel, PublishedModel]:
+    """A model, and the same one with every value of the pool moved within its cell; figures of the whole pool are kept."""
     model = shop.model
     other = shop.with_pool(moved_within_its_cells(shop, seed)).model
     assert other.matrix.rows.tobytes() != model.matrix.rows.tobytes()
@@ -73,11 +75,28 @@ def test_targets_and_ledgers_know_a_comparator_by_its_cells_alone(
         assert getattr(other.matrix, same).tobytes() == getattr(model.matrix, same).tobytes()
     of_all = {name: getattr(model.matrix, name) for name in OF_ALL}
     blurred: LeafMatrix = dataclasses.replace(other.matrix, **of_all)
-    other = shop.with_model(matrix=blurred).model
-    eligible = len(model.matrix) - model.matrix.first_past(shop.cutoff, shop.sign)
-    chosen = np.random.default_rng(ranks).random(eligible)
-    for row in shop.declined(6):
-        assert tiers(model, shop, row, chosen) == tiers(other, shop, row, chosen)
+    return model, shop.with_model(matrix=blurred).model
+
+
+@PAIRS
+def test_far_tells_nothing_but_landing_values(library: Library, approve: Approve) -> None:
+    """Given pools that differ within their cells, far may choose another place, and every value that it asks for is one that the rules and the model's cells give, whoever is in the pool."""
+    shop = lender(library, approve)
+    model, other = twins(shop, 7)
+    for row in shop.declined(20):
+        for asked in (model, other):
+            assert asked.lasting is not None
+            space, mutability = asked.lasting, asked.rules.mutabilities({})
+            cells = space.cells.of(row[None])[0]
+            reach = reach_of(asked.rules, model.matrix, space.landings, row=row, cells=cells, mutability=mutability)
+            start = reach.landings.start
+            told = answer(shop.decide(row), asked).recommendation["tiers"]
+            for action in told[-1]["actions"] if told else ():
+                j = FEATURES.index(action["feature"])
+                to = asked.rules.encode({**shop.features_of(row), action["feature"]: action["to"]})[j]
+                u = [k for k, unit in enumerate(reach.landings.units) if j in [one.j for one in unit.members]]
+                ways = [reach.alternatives.of(k)[1].ravel() for k in u]
+                assert to in np.concatenate([reach.landing[start[j] : start[j + 1]], *ways])
 
 
 def numbers(value: Any) -> Iterator[float]:

@@ -13,8 +13,10 @@ from stream.recourse.answer import answer
 from stream.recourse.feasible import Reach, groups, reach_of
 from stream.recourse.features import LABELS, Mutability
 from stream.recourse.leaf_matrix import without_no_record
+from stream.recourse.people import distances, place_of_row
+from stream.recourse.policy import Policy
 from stream.recourse.ranking import scores
-from stream.recourse.search import AIMED_RANKS_MAX, FIRST_CHUNK, TIERS, TierTarget, prune, targets_of
+from stream.recourse.search import AIMED_RANKS_MAX, FIRST_CHUNK, TIERS, Found, TierTarget, prune, targets_of
 from tests.recourse.category_lenders import category_lender
 from tests.recourse.lenders import FEATURES, LENDERS, Approve, Lender, Library, Rows, lender
 
@@ -37,18 +39,20 @@ class Query:
     cutoff: float
 
     @property
-    def found(self) -> list[TierTarget]:
+    def outcome(self) -> Found:
+        """What our search finds, or proves."""
+        return targets_of(self.shop.model, self.reach, self.ranked, first=self.first, cutoff=self.cutoff)
+
+    @property
+    def found(self) -> tuple[TierTarget, ...]:
         """What our search finds."""
-        return targets_of(
-            self.shop.model.forest,
-            self.shop.model.trees,
-            self.reach,
-            self.ranked,
-            first=self.first,
-            cutoff=self.cutoff,
-            sign=self.shop.sign,
-            action_cost=self.shop.model.policy.action_cost,
-        )
+        return self.outcome.targets
+
+    @property
+    def walked_all(self) -> tuple[TierTarget, ...]:
+        """What is found for a model that is not searched: the ends of the walk."""
+        model = dataclasses.replace(self.shop.model, lasting=None)
+        return targets_of(model, self.reach, self.ranked, first=self.first, cutoff=self.cutoff).targets
 
     def price(self, target: Rows) -> float:
         """What a target costs: per feature its cost times the scales moved, one for a category or a first value, and the action."""
@@ -123,15 +127,15 @@ def query_of(shop: Lender, row: Rows, tightened: dict[str, str], threshold: floa
 def test_the_best_ranked_that_the_library_accepts_is_taken(
     library: Library, approve: Approve, place: int, tightened: dict[str, str], threshold: float
 ) -> None:
-    """Given any labels, mid and far take, each of its tercile and then of all, the best-ranked whose projection scores as its tercile does, else the best-ranked that the library accepts; they are empty only where there is none."""
+    """Given a model that is not searched and any labels, each tier takes, of its tercile and then of all, the best-ranked whose projection scores as its tercile does, else the best-ranked that the library accepts; they are empty only where there is none."""
     shop = lender(library, approve)
     query = query_of(shop, shop.declined(101)[place], tightened, threshold)
     if query.score(query.reach.row[None])[0] >= shop.sign * query.cutoff:
         return
     accepted = query.score(query.projections()) >= shop.sign * query.cutoff
-    found = {target.tier: target for target in query.found}
-    assert list(found)[1:] == (list(TIERS[1:]) if accepted.any() else [])
-    for k, tier in enumerate(TIERS[1:], 1):
+    found = {target.tier: target for target in query.walked_all}
+    assert list(found) == (list(TIERS) if accepted.any() else [])
+    for k, tier in enumerate(TIERS):
         own, walked = query.walk(k)
         first = query.rank(k)
         if first is not None:
@@ -146,7 +150,7 @@ def test_the_best_ranked_that_the_library_accepts_is_taken(
 def test_near_is_accepted_and_no_dearer_than_the_walk(
     library: Library, approve: Approve, place: int, tightened: dict[str, str], threshold: float
 ) -> None:
-    """Given any labels, near is there where the walk finds anyone; the library accepts it, it costs no more than the walk's pruned target, moves groups whole, and stays within the labels."""
+    """Given any labels, near is there where the walk finds anyone; the library accepts it, it costs no more than the walk's pruned target and stays within the labels, and beside each tier stands the best-ranked of its tercile."""
     shop = lender(library, approve)
     query = query_of(shop, shop.declined(101)[place], tightened, threshold)
     if query.score(query.reach.row[None])[0] >= shop.sign * query.cutoff:
@@ -158,8 +162,10 @@ def test_near_is_accepted_and_no_dearer_than_the_walk(
         return
     assert query.score(near.target[None])[0] >= shop.sign * query.cutoff
     assert walked is None or query.price(near.target) <= query.price(walked)
-    assert near.rank == 0 or near.rank == query.rank(0)
-    assert near.comparator == query.first + query.walk(0)[1][near.rank]
+    for k, target in enumerate(query.found):
+        own, order = query.walk(k)
+        assert (target.rank, target.comparator) == (0, query.first + order[0])
+        assert target.from_tercile == (order[0] in own)
     moves = np.nan_to_num(near.target - query.reach.row)
     labels = query.reach.mutability
     assert not moves[labels == Mutability.IMMUTABLE].any()
@@ -200,13 +206,13 @@ def test_a_dearer_action_makes_no_longer_lists(library: Library, approve: Approv
 
 @PAIRS
 def test_a_long_walk_counts_every_step(library: Library, approve: Approve) -> None:
-    """Given labels that leave few features free, the one taken may stand far down the ranking: its rank is the number passed over."""
+    """Given a model that is not searched and labels that leave few features free, the one taken may stand far down the ranking: its rank is the number passed over."""
     shop = lender(library, approve)
     fixed = dict.fromkeys(set(FEATURES) - {"debts", "share", "purpose"}, "immutable")
     ranks = []
     for row in shop.declined(60):
         query = query_of(shop, row, fixed)
-        for target in query.found[1:]:
+        for target in query.walked_all:
             assert target.rank == query.rank(TIERS.index(target.tier))
             ranks.append(target.rank)
     assert max(ranks) > FIRST_CHUNK
@@ -218,13 +224,11 @@ def test_a_long_walk_counts_every_step(library: Library, approve: Approve) -> No
 def test_pruning_leaves_no_move_that_could_be_given_back(
     library: Library, approve: Approve, place: int, tightened: dict[str, str]
 ) -> None:
-    """Given a target of mid or far, it keeps to the projection it came from, reaches the tercile's least score or the projection's own, and loses that with any move less."""
+    """Given a target that was walked to, it keeps to the projection it came from, reaches the tercile's least score or the projection's own, and loses that with any move less."""
     shop = lender(library, approve)
     query = query_of(shop, shop.declined(101)[place], tightened)
     row = query.reach.row
-    for k, target in enumerate(query.found):
-        if target.tier == "near":
-            continue
+    for k, target in enumerate(query.walked_all):
         whole = query.projections()[target.comparator - query.first]
         kept = target.target.view(np.int64)
         moved = [j for j in range(len(row)) if kept[j] != row.view(np.int64)[j]]
@@ -303,21 +307,22 @@ def test_a_pool_of_few_eligible_people_still_serves_every_tier(
     body = answer(few.decide(row), few.model).body
     tiers = [tier["tier"] for tier in body["tiers"]]
     assert body["status"] == ("ok" if tiers else "no_feasible_recourse")
-    assert tiers == list(TIERS) if possible else tiers in ([], ["near"] if eligible else [])
+    assert tiers == list(TIERS) if possible else tiers in ([], list(TIERS) if eligible else [])
 
 
 @PAIRS
 def test_no_feasible_recourse_keeps_its_reasons(library: Library, approve: Approve) -> None:
-    """Given a surplus that no comparator has, or labels that fix everything, there is no recourse, and the reasons are all there."""
+    """Given labels that fix everything, or a surplus that no comparator has, there is no recourse, which only the labels prove; and the reasons are all there."""
     shop = lender(library, approve)
     row = shop.declined(1)[0]
     usual = answer(shop.decide(row), shop.model)
     fixed = answer(shop.decide(row, policy_overrides=dict.fromkeys(FEATURES, "immutable")), shop.model)
     alone = answer(shop.decide(row), shop.with_policy(epsilon=1000.0).model)
     assert usual.body["reasons"]
+    assert fixed.recommendation["proven"] is True
+    assert alone.recommendation["proven"] is False
     for found in (fixed, alone):
         assert found.body["status"] == found.recommendation["status"] == "no_feasible_recourse"
-        assert found.recommendation["proven"] is False
         assert not found.recommendation["tiers"]
         assert found.body["reasons"] == usual.body["reasons"]
         assert found.body["reasons_ledger"] == usual.body["reasons_ledger"]
@@ -332,3 +337,88 @@ def test_a_comparator_has_the_surplus_that_policy_asks(library: Library, approve
     for row in shop.declined(10):
         for target in query_of(shop, row, {}).found:
             assert scores_of[target.comparator] >= shop.sign * shop.cutoff + 0.7
+
+
+def permitted(query: Query, target: Rows) -> bool:
+    """Whether a target keeps to the labels of the decision."""
+    moves = np.nan_to_num(target - query.reach.row)
+    labels = query.reach.mutability
+    up, down = moves[labels == Mutability.INCREASE_ONLY], moves[labels == Mutability.DECREASE_ONLY]
+    return not moves[labels == Mutability.IMMUTABLE].any() and bool((up >= 0).all() and (down <= 0).all())
+
+
+@PAIRS
+@settings(max_examples=7)
+@given(place=st.integers(0, 100), tightened=overrides, threshold=st.sampled_from([0.5, 0.3, 0.7]))
+def test_all_tiers_are_there_or_none_and_all_are_accepted_and_permitted(
+    library: Library, approve: Approve, place: int, tightened: dict[str, str], threshold: float
+) -> None:
+    """Given any labels, where near is there so are mid and far; the library accepts each, each keeps to the labels, and none is found where there is a proof of none."""
+    shop = lender(library, approve)
+    query = query_of(shop, shop.declined(101)[place], tightened, threshold)
+    if query.score(query.reach.row[None])[0] >= shop.sign * query.cutoff:
+        return
+    outcome = query.outcome
+    assert [target.tier for target in outcome.targets] in ([], list(TIERS))
+    assert not (outcome.proven and (outcome.targets or query.walked_all))
+    for target in outcome.targets:
+        assert query.score(target.target[None])[0] >= shop.sign * query.cutoff
+        assert permitted(query, target.target)
+
+
+def without_prices(shop: Lender, *kept: str) -> Lender:
+    """The same lender where mid and far pay for nothing but effort, actions and what is kept."""
+    names = [f.name for f in dataclasses.fields(Policy) if f.name.endswith("_price") and f.name not in kept]
+    return shop.with_policy(**dict.fromkeys(names, 0.0))
+
+
+@PAIRS
+def test_where_nothing_has_a_price_mid_and_far_cost_no_more_than_near(library: Library, approve: Approve) -> None:
+    """Given that neither shortness nor distance has a price, mid costs no more than near, and far no more than mid."""
+    shop = without_prices(category_lender(library, approve))
+    seen = 0
+    for row in shop.declined(25):
+        query = query_of(shop, row, {})
+        price = [query.price(target.target) for target in query.found]
+        assert price == sorted(price, reverse=True)
+        seen += bool(price)
+    assert seen > 15
+
+
+@PAIRS
+def test_mid_keeps_a_surplus_that_near_does_not_have(library: Library, approve: Approve) -> None:
+    """Given forty people and no shadows, mid's margin by the library is never less than near's, at a dearer price it is more on average, and near is the same."""
+    shop = category_lender(library, approve)
+    dear = shop.with_policy(mid_surplus_price=50.0)
+    gained, same, all_of = 0.0, 0, 0
+    for row in shop.declined(40):
+        usual, other = query_of(shop, row, {}).found, query_of(dear, row, {}).found
+        if not usual:
+            continue
+        query = query_of(shop, row, {})
+        near, mid = (float(query.score(target.target[None])[0]) for target in usual[:2])
+        assert mid >= near
+        gained += float(query.score(other[1].target[None])[0]) - near
+        assert other[0].target.tobytes() == usual[0].target.tobytes()
+        same += usual[1].target.tobytes() == usual[0].target.tobytes()
+        all_of += 1
+    assert gained > 0.5 * all_of
+    assert same < all_of
+
+
+@PAIRS
+def test_far_is_nearer_to_accepted_people_than_near(library: Library, approve: Approve) -> None:
+    """Given forty people, the mean distance of far to the five nearest accepted people is less than near's."""
+    shop = category_lender(library, approve)
+    model = shop.model
+    assert model.lasting is not None
+    accepted = model.lasting.people.place[model.matrix.first_past(shop.cutoff, shop.sign) :]
+    near: list[npt.NDArray[np.float32]] = []
+    far: list[npt.NDArray[np.float32]] = []
+    for row in shop.declined(40):
+        if found := query_of(shop, row, {}).found:
+            for places, target in ((near, found[0]), (far, found[2])):
+                places.append(place_of_row(target.target, model.rules, model.matrix))
+    nominal = model.lasting.people.nominal
+    assert len(near) > 20
+    assert distances(accepted, nominal, np.array(far)).mean() < distances(accepted, nominal, np.array(near)).mean()

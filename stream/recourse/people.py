@@ -1,0 +1,138 @@
+"""How far a row lies from people whom the model accepts: the mean distance to the five nearest of them.
+
+Source: the paper's manifold distance (Luzio 2026, section Evaluation). A number's distance is in scales; another category, or a
+value on one side alone, counts one, as it does in the ranking. Squares are float32, added in the features' order.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.recourse.features import FeatureRules
+from stream.recourse.leaf_matrix import LeafMatrix, without_no_record
+
+NEAREST = 5
+FARTHEST = np.float32(1e9)  # of one feature: squares of such, and their sums, stay finite
+GENUINE_SAMPLE = 256  # accepted people whose own distance to the others is measured
+
+
+class People(NamedTuple):
+    """Rows in scales. Shapes: place (n, features) float32, NaN where there is no value; nominal (features,)."""
+
+    place: NDArray[np.float32]
+    nominal: NDArray[np.bool_]
+
+
+def people_of(rules: FeatureRules, matrix: LeafMatrix) -> People:
+    """Place the whole pool."""
+    nominal = np.array([rule.type == "category" for rule in rules.rules], np.bool_)
+    return People(placed(matrix.rows, matrix.scales, nominal), nominal)
+
+
+def placed(rows: NDArray[np.float64], scales: NDArray[np.float64], nominal: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """Express rows in scales, codes as they are. Shape: (n, features), without values of no record."""
+    with np.errstate(over="ignore"):
+        found: NDArray[np.float32] = np.clip(rows / np.where(nominal, 1.0, scales), -FARTHEST, FARTHEST)
+    return found.astype(np.float32)
+
+
+def place_of(
+    values: NDArray[np.float64], features: NDArray[np.int64], rules: FeatureRules, matrix: LeafMatrix
+) -> NDArray[np.float32]:
+    """Express single values in scales. Shapes: values, features (n,) -> (n,); NaN of no record."""
+    nominal = np.array([rule.type == "category" for rule in rules.rules], np.bool_)
+    return placed(values, matrix.scales[features], nominal[features])
+
+
+def place_of_row(row: NDArray[np.float64], rules: FeatureRules, matrix: LeafMatrix) -> NDArray[np.float32]:
+    """Express one person's row in scales. Shape: (features,)."""
+    return place_of(without_no_record(row[None], rules)[0], np.arange(len(row)), rules, matrix)
+
+
+def genuine_distance(people: People, first: int) -> float:
+    """How far accepted people lie from each other: the mean over some of them, evenly chosen from place[first:]."""
+    accepted = people.place[first:]
+    if not len(accepted):
+        return 0.0
+    chosen = np.unique(np.linspace(0, len(accepted) - 1, GENUINE_SAMPLE).astype(np.int64))
+    return float(_genuine(accepted, people.nominal, chosen))
+
+
+def nearest_people(people: People, first: int, x: NDArray[np.float32], most: int) -> NDArray[np.int64]:
+    """Find who of place[first:] is nearest to a row, nearest first, of equal ones the earlier. Shapes: x (features,) -> (k,)."""
+    squares = np.empty(len(people.place) - first, np.float32)
+    squares_to(people.place[first:], people.nominal, x, squares)
+    most = min(most, len(squares))
+    if most == 0:
+        return np.empty(0, np.int64)
+    reach = np.partition(squares, most - 1)[most - 1]  # sorting them all takes longer
+    within = np.flatnonzero(squares <= reach)
+    nearest: NDArray[np.int64] = first + within[np.argsort(squares[within], kind="stable")[:most]]
+    return nearest
+
+
+@numba.njit(cache=True, nogil=True)
+def distances(place: NDArray[np.float32], nominal: NDArray[np.bool_], rows: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The mean distance of each row to the nearest of those people. Shape: rows (n, features) -> (n,)."""
+    found = np.empty(rows.shape[0])
+    squares = np.empty(place.shape[0], np.float32)
+    for i in range(rows.shape[0]):
+        squares_to(place, nominal, rows[i], squares)
+        found[i] = mean_of_nearest(squares)
+    return found
+
+
+@numba.njit(cache=True, nogil=True)
+def _genuine(accepted: NDArray[np.float32], nominal: NDArray[np.bool_], chosen: NDArray[np.int64]) -> float:
+    squares = np.empty(accepted.shape[0], np.float32)
+    total = 0.0
+    for i in chosen:
+        squares_to(accepted, nominal, accepted[i], squares)
+        squares[i] = np.inf  # nobody is their own neighbour
+        total += mean_of_nearest(squares)
+    return float(total / chosen.shape[0])
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def square(a: np.float32, b: np.float32, nominal: np.bool_) -> np.float32:
+    """The squared distance of two values of one feature."""
+    if np.isnan(a) or np.isnan(b):
+        return np.float32(0.0) if np.isnan(a) and np.isnan(b) else np.float32(1.0)
+    if nominal:
+        return np.float32(0.0) if a == b else np.float32(1.0)
+    return (a - b) * (a - b)
+
+
+@numba.njit(cache=True, nogil=True)
+def squares_to(
+    place: NDArray[np.float32], nominal: NDArray[np.bool_], x: NDArray[np.float32], squares: NDArray[np.float32]
+) -> None:
+    """Fill in the squared distance of a row to each person. Shapes: x (features,) -> squares (n,)."""
+    for i in range(place.shape[0]):
+        total = np.float32(0.0)
+        for j in range(place.shape[1]):
+            total += square(x[j], place[i, j], nominal[j])
+        squares[i] = total
+
+
+@numba.njit(cache=True, nogil=True)
+def mean_of_nearest(squares: NDArray[np.float32]) -> float:
+    """The mean of the five least distances, by their squares; of all where there are fewer."""
+    nearest = np.full(NEAREST, np.float32(np.inf))
+    for value in squares:
+        if value < nearest[NEAREST - 1]:
+            k = NEAREST - 1
+            while k > 0 and nearest[k - 1] > value:
+                nearest[k] = nearest[k - 1]
+                k -= 1
+            nearest[k] = value
+    total, counted = 0.0, 0
+    for value in nearest:
+        if value < np.inf:
+            total += np.sqrt(max(np.float64(value), 0.0))
+            counted += 1
+    return total / max(counted, 1)

@@ -1,0 +1,133 @@
+"""A planted model, its shadows, and someone's moves at random; prices in eighths, so that all sums are exact in any order."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from itertools import pairwise, product
+
+import numpy as np
+
+from stream.recourse.cells import Cells, cells_of, common_cells
+from stream.recourse.joint import JointTrees, joint_trees
+from stream.recourse.moves import Moves
+from stream.recourse.profiles import cell_trees
+from tests.recourse.lenders import Library, Rows
+from tests.recourse.planted import CellsOfRow, Planted, Sort, planted_family
+
+ACTION = 0.125
+SORTS: tuple[Sort, ...] = ("number", "number", "category", "zero")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Case:
+    """Several models in common cells, and the moves of one person. `units`: of features that move together."""
+
+    models: tuple[Planted, ...]
+    cells: Cells
+    joint: JointTrees
+    moves: Moves
+    units: tuple[tuple[int, ...], ...]
+    sign: int
+
+    @property
+    def features(self) -> int:
+        """How many features there are."""
+        return len(self.moves.own) - len(self.units)
+
+    def after(self, state: CellsOfRow, slot: int, place: int) -> CellsOfRow:
+        """The state after one move. Shapes: state (slots,) -> (slots,)."""
+        found = state.copy()
+        found[slot] = place
+        if slot >= self.features:
+            found[list(self.units[slot - self.features])] = self.way(slot - self.features, place)
+        return found
+
+    def way(self, u: int, place: int) -> CellsOfRow:
+        """The cells of all members of a unit at one of its places."""
+        first = int(self.moves.first_cell[u]) + place * len(self.units[u])
+        return self.moves.cells[first : first + len(self.units[u])]
+
+    def places(self, slot: int) -> list[int]:
+        """Where a slot may be, the own place among them."""
+        first, end = self.moves.start[slot : slot + 2]
+        return np.flatnonzero(np.isfinite(self.moves.price[first:end])).tolist()
+
+    def paid(self, state: CellsOfRow) -> float:
+        """What a state costs: the price of each slot that is not at its own place and has one."""
+        prices = [float(self.moves.price[self.moves.start[slot] + place]) for slot, place in enumerate(state)]
+        return sum(p for p, own, at in zip(prices, self.moves.own, state, strict=True) if at != own and np.isfinite(p))
+
+    def states(self) -> Iterator[CellsOfRow]:
+        """Every state that the person can be in."""
+        slots = [self.places(slot) for slot in range(len(self.moves.own))]
+        for at in product(*slots):
+            state = np.array(at, np.int32)
+            for u in range(len(self.units)):
+                state = self.after(state, self.features + u, at[self.features + u])
+            yield state
+
+    def state(self, rng: np.random.Generator) -> CellsOfRow:
+        """One of them, at random."""
+        state = self.moves.own.copy()
+        for slot in range(len(state)):
+            state = self.after(state, slot, int(rng.choice(self.places(slot))))
+        return state
+
+    def sums(self, m: int, states: CellsOfRow) -> Rows:
+        """What the leaves of model m sum to in each state, in integers. Shapes: (n, slots) -> (n,)."""
+        return self.models[m].sums(np.ascontiguousarray(states[:, : self.features]))
+
+
+def case_at_random(
+    rng: np.random.Generator, library: Library, *, models: int, features: int = 4, trees: int = 4, depth: int = 3
+) -> Case:
+    """Anyone's moves; half of the cases have two features that move together."""
+    sorts = tuple(rng.permutation(np.array(SORTS, object))[: int(rng.integers(1, features + 1))].tolist())
+    forests, sign = planted_family(rng, library, sorts, models=models, trees=trees, depth=depth)
+    cells = common_cells([cells_of(forest) for forest in forests])
+    units = (tuple(sorted(rng.permutation(len(sorts))[:2].tolist())),) if len(sorts) > 1 and rng.random() < 0.5 else ()
+    alone = [cell_trees(forest, cells, sign, units) for forest in forests]
+    parts = [Planted(forest=f, cells=cells, trees=one, sign=sign) for f, one in zip(forests, alone, strict=True)]
+    return Case(
+        models=tuple(parts),
+        cells=cells,
+        joint=joint_trees(forests, cells, sign, units),
+        moves=_moves(rng, cells, len(sorts), units),
+        units=units,
+        sign=sign,
+    )
+
+
+def _moves(rng: np.random.Generator, cells: Cells, features: int, units: tuple[tuple[int, ...], ...]) -> Moves:
+    counts = [cells.count(j) for j in range(features)]
+    start = np.cumsum([0, *counts])
+    own = np.array([rng.integers(count) for count in counts], np.int32)
+    price = rng.integers(1, 17, int(start[-1])) / 8 + ACTION
+    price[rng.random(len(price)) < 0.2] = np.inf
+    for j, (first, end) in enumerate(pairwise(start)):
+        price[[first + k for k in range(end - first) if cells.is_missing(j, k)]] = np.inf
+        if any(j in unit for unit in units):
+            price[first:end] = np.inf
+    price[start[:-1] + own] = 0.0
+    ways = [_ways(rng, cells, own, unit) for unit in units]
+    of_ways = [np.array([0.0, *(rng.integers(1, 33, len(way) - 1) / 8 + ACTION)]) for way in ways]
+    return Moves(
+        start=np.concatenate([start, start[-1] + np.cumsum([len(way) for way in ways])]).astype(np.int64),
+        own=np.concatenate([own, np.zeros(len(units), np.int32)]).astype(np.int32),
+        price=np.concatenate([price, *of_ways]),
+        first_member=np.cumsum([0, *map(len, units)]).astype(np.int64),
+        members=np.array([j for unit in units for j in unit], np.int32),
+        first_cell=np.cumsum([0, *(way.size for way in ways)]).astype(np.int64),
+        cells=np.concatenate([np.empty(0, np.int32), *(way.ravel() for way in ways)]).astype(np.int32),
+    )
+
+
+def _ways(rng: np.random.Generator, cells: Cells, own: CellsOfRow, unit: tuple[int, ...]) -> CellsOfRow:
+    """Alternatives of a unit, the person's own first, no two alike, none to missing."""
+    found = {tuple(own[list(unit)].tolist()): None}
+    for _ in range(int(rng.integers(0, 9))):
+        at = tuple(int(rng.integers(cells.count(j))) for j in unit)
+        if not any(cells.is_missing(j, k) and own[j] != k for j, k in zip(unit, at, strict=True)):
+            found[at] = None
+    return np.array(list(found), np.int32)

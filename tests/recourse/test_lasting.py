@@ -1,0 +1,257 @@
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream.recourse.lasting import EXCHANGES_MAX, LEAST_STEP, NEIGHBOURS, Aim, Crowd, descend
+from stream.recourse.people import NEAREST
+from stream.recourse.within_reach import within_reach
+from tests.recourse.lenders import Library, Rows
+from tests.recourse.planted import CellsOfRow
+from tests.recourse.planted_moves import Case, case_at_random
+
+LIBRARIES = pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
+SEEDS = st.integers(0, 2**32 - 1)
+ROUNDING = 1e-4  # of float32 distances, relative to the objective
+PLENTY = 1000  # of exchanges
+
+
+class Question:
+    """Someone's descent over planted models, and the same objective in plain Python."""
+
+    def __init__(
+        self, seed: int, library: Library, *, features: int = 3, priced: bool = True, likeness: bool = True
+    ) -> None:
+        """`priced`: whether shortness has a price; `likeness`: whether distance may have one."""
+        rng = np.random.default_rng(seed)
+        self.case: Case = case_at_random(rng, library, models=int(rng.integers(1, 5)), features=features)
+        case = self.case
+        self.start = case.state(rng)
+        spread = [np.ptp([case.sums(m, case.state(rng)[None])[0] for _ in range(8)]) for m in range(len(case.models))]
+        goals = np.array([case.sums(m, self.start[None])[0] for m in range(len(spread))])
+        goals[0] -= rng.integers(0, 9) / 8 * rng.integers(0, 2)
+        goals[1:] += np.round(8 * rng.uniform(-0.5, 1.0, len(goals) - 1) * spread[1:]) / 8
+        prices = rng.integers(0, 9, 2) / 2 * priced
+        self.aim = Aim(
+            goals=goals,
+            surplus=float(rng.integers(0, 9)) / 8,
+            surplus_price=float(prices[0]),
+            reserve=float(rng.integers(0, 17)) / 8,
+            reserve_price=float(prices[1]),
+            distance_price=float(rng.choice([0.0, 0.5, 4.0])) * likeness,
+        )
+        people = int(rng.integers(0, 41))
+        self.crowd = Crowd(
+            place=self.values(rng, (people, case.features)),
+            nominal=rng.random(case.features) < 0.3,
+            row=self.values(rng, (case.features,)),
+            value=self.values(rng, (int(case.moves.start[case.features]),)),
+            of_cells=self.values(rng, (len(case.moves.cells),)),
+        )
+        for u, unit in enumerate(case.units):
+            first = int(case.moves.first_cell[u])
+            self.crowd.of_cells[first : first + len(unit)] = self.crowd.row[list(unit)]
+
+    @staticmethod
+    def values(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+        """Places at random, some of them none."""
+        found = rng.integers(-8, 9, shape) / 4
+        return np.where(rng.random(shape) < 0.15, np.nan, found).astype(np.float32)
+
+    def descended(self, exchanges: int = PLENTY) -> tuple[float, CellsOfRow]:
+        """What the descent gives: objective and state."""
+        state = self.start.copy()
+        return descend(self.case.joint, self.case.moves, self.aim, self.crowd, state, exchanges), state
+
+    def place(self, state: CellsOfRow) -> Rows:
+        """Where a state lies among people."""
+        case, crowd = self.case, self.crowd
+        start = case.moves.start[: case.features] + state[: case.features]
+        alone = state[: case.features] == case.moves.own[: case.features]
+        x = np.where(alone, crowd.row, crowd.value[start]).astype(np.float64)
+        for u, unit in enumerate(case.units):
+            first = int(case.moves.first_cell[u]) + int(state[case.features + u]) * len(unit)
+            x[list(unit)] = crowd.of_cells[first : first + len(unit)]
+        return x
+
+    def distance(self, state: CellsOfRow) -> float:
+        """The mean distance to the five nearest."""
+        x, crowd = self.place(state), self.crowd
+        found = []
+        for other in crowd.place.astype(np.float64):
+            total = 0.0
+            for a, b, nominal in zip(x, other, crowd.nominal, strict=True):
+                if np.isnan(a) or np.isnan(b):
+                    total += 0.0 if np.isnan(a) and np.isnan(b) else 1.0
+                else:
+                    total += float(a != b) if nominal else (a - b) ** 2
+            found.append(total**0.5)
+        nearest = sorted(found)[:NEAREST]
+        return sum(nearest) / len(nearest) if nearest else 0.0
+
+    def accepts(self, state: CellsOfRow) -> bool:
+        """Whether the model itself accepts a state."""
+        return bool(self.case.sums(0, state[None])[0] >= self.aim.goals[0])
+
+    def worth(self, state: CellsOfRow) -> float:
+        """The objective in plain Python; inf where the model declines."""
+        if not self.accepts(state):
+            return np.inf
+        aim, models = self.aim, range(len(self.aim.goals))
+        asked = [m for m in models if m] or [0]
+        short = [float(aim.goals[m] - self.case.sums(m, state[None])[0]) for m in asked]
+        wishes = [
+            aim.surplus_price * max(0.0, one + aim.surplus) + aim.reserve_price * max(0.0, one + aim.reserve)
+            for one in short
+        ]
+        likeness = aim.distance_price * self.distance(state) if aim.distance_price else 0.0
+        return self.case.paid(state) + sum(wishes) / len(asked) + likeness
+
+    def beside(self, state: CellsOfRow) -> list[CellsOfRow]:
+        """Every state one move away, a move given back, and one given back for another; nothing comes back to missing by itself."""
+        case, slots = self.case, range(len(self.case.moves.own))
+        back = [
+            case.after(state, s, int(case.moves.own[s]))
+            for s in slots
+            if state[s] != case.moves.own[s] and np.isfinite(case.moves.price[case.moves.start[s] + state[s]])
+        ]
+        moved = [
+            case.after(one, s, place)
+            for one in [state, *back]
+            for s in slots
+            for place in case.places(s)
+            if place not in (one[s], case.moves.own[s])
+        ]
+        return [*back, *moved]
+
+
+@LIBRARIES
+@settings(max_examples=60, deadline=None)
+@given(seed=SEEDS)
+def test_a_descent_is_never_worse_than_its_start_and_worth_what_it_says(library: Library, seed: int) -> None:
+    """Given any models, moves, aim and crowd, the end is a state that the person can be in and the model accepts; its objective in plain Python is the one returned, and no more than the start's."""
+    asked = Question(seed, library)
+    said, state = asked.descended(EXCHANGES_MAX)
+    assert asked.accepts(state)
+    assert any((state == one).all() for one in asked.case.states())
+    worth = asked.worth(state)
+    assert said == pytest.approx(worth, rel=ROUNDING)
+    assert worth <= asked.worth(asked.start) * (1 + ROUNDING)
+
+
+@LIBRARIES
+@settings(max_examples=60, deadline=None)
+@given(seed=SEEDS)
+def test_no_move_and_no_exchange_is_better_than_where_a_descent_ends(library: Library, seed: int) -> None:
+    """Given no price for distance, so that sums are exact, nothing one move or one exchange away from the end is better by more than the least step."""
+    asked = Question(seed, library, likeness=False)
+    _, state = asked.descended()
+    best = min([asked.worth(one) for one in asked.beside(state)], default=np.inf)
+    assert asked.worth(state) <= best + LEAST_STEP + 1e-12
+
+
+@LIBRARIES
+@settings(max_examples=40, deadline=None)
+@given(seed=SEEDS)
+def test_it_is_so_among_people_too(library: Library, seed: int) -> None:
+    """Given a crowd that is all looked at, nothing one move or one exchange away is better by more than float32 rounds."""
+    asked = Question(seed, library)
+    asked.crowd = asked.crowd._replace(place=asked.crowd.place[:NEIGHBOURS])
+    _, state = asked.descended()
+    best = min([asked.worth(one) for one in asked.beside(state)], default=np.inf)
+    assert asked.worth(state) <= best * (1 + ROUNDING) + ROUNDING
+
+
+@LIBRARIES
+@settings(max_examples=40, deadline=None)
+@given(seed=SEEDS)
+def test_where_nothing_else_has_a_price_it_costs_no_more_than_its_start(library: Library, seed: int) -> None:
+    """Given that only effort and actions have a price, the end is accepted and costs no more than the start, whatever the shadows say."""
+    asked = Question(seed, library, priced=False, likeness=False)
+    said, state = asked.descended(EXCHANGES_MAX)
+    assert asked.accepts(state)
+    assert said == asked.case.paid(state) <= asked.case.paid(asked.start)
+
+
+@LIBRARIES
+@settings(max_examples=40, deadline=None)
+@given(seed=SEEDS)
+def test_a_descent_in_trees_cut_down_ends_in_the_same_place(library: Library, seed: int) -> None:
+    """Given trees cut down to what is within reach, and goals less what was cut off, the descent ends in the same state."""
+    asked = Question(seed, library)
+    cut, other = within_reach(asked.case.joint, asked.case.moves), asked.start.copy()
+    aim = asked.aim._replace(goals=asked.aim.goals + asked.case.joint.base - cut.base)
+    worth = descend(cut, asked.case.moves, aim, asked.crowd, other, EXCHANGES_MAX)
+    said, state = asked.descended(EXCHANGES_MAX)
+    assert (worth, other.tolist()) == (said, state.tolist())
+
+
+@LIBRARIES
+@settings(max_examples=40, deadline=None)
+@given(seed=SEEDS, wild=st.sampled_from([1e4, -1e6, 1e9]))
+def test_a_value_far_from_everyone_s_misleads_nobody(library: Library, seed: int, wild: float) -> None:
+    """Given a person with a value thousands of scales away, beside which float32 forgets other distances, the end is still worth what is said, and no worse than the start."""
+    asked = Question(seed, library)
+    asked.crowd.row[0] = wild
+    for u, unit in enumerate(asked.case.units):
+        first = int(asked.case.moves.first_cell[u])
+        asked.crowd.of_cells[first : first + len(unit)] = asked.crowd.row[list(unit)]
+    said, state = asked.descended(EXCHANGES_MAX)
+    assert said == pytest.approx(asked.worth(state), rel=ROUNDING)
+    assert said <= asked.worth(asked.start) * (1 + ROUNDING)
+
+
+@LIBRARIES
+def test_where_all_is_declined_the_state_stays(library: Library) -> None:
+    """Given a goal that nothing reaches, the objective is inf and the start is left as it was."""
+    for seed in range(10):
+        asked = Question(seed, library)
+        asked.aim.goals[0] = 1e6
+        said, state = asked.descended()
+        assert said == np.inf
+        assert state.tolist() == asked.start.tolist()
+
+
+@LIBRARIES
+def test_shadows_pull_and_people_pull(library: Library) -> None:
+    """Given forty questions, where shortness has a price the ends are less short than where it has none, and likewise with distance: some ends differ, and none is worse by its own measure."""
+    shorter, nearer = 0, 0
+    for seed in range(40):
+        asked, plain = Question(seed, library), Question(seed, library, priced=False, likeness=False)
+        assert asked.start.tolist() == plain.start.tolist()
+        _, end = asked.descended()
+        _, cheap = plain.descended()
+        shorter += asked.worth(end) < asked.worth(cheap) - ROUNDING
+        nearer += asked.distance(end) < asked.distance(cheap) - ROUNDING
+    assert shorter > 8
+    assert nearer > 4
+
+
+def digest() -> str:
+    """The ends of sixteen descents, in one digest."""
+    found = hashlib.sha256()
+    libraries: tuple[Library, ...] = ("xgboost", "lightgbm")
+    for library in libraries:
+        for seed in range(8):
+            said, state = Question(seed, library).descended(EXCHANGES_MAX)
+            found.update(np.float64(said).tobytes() + state.tobytes())
+    return found.hexdigest()
+
+
+def test_descents_are_the_same_bytes_in_any_thread_and_process() -> None:
+    """Given the same questions twice, in threads side by side, and in another process with another number of threads, ends and objectives are the same bytes."""
+    own = digest()
+    with ThreadPoolExecutor(2) as threads:
+        assert set(threads.map(lambda _: digest(), range(2))) == {own}
+    asked = "from tests.recourse.test_lasting import digest; print(digest())"
+    environment = {**os.environ, "NUMBA_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "77"}
+    other = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True, env=environment)
+    assert other.stdout.strip() == own
