@@ -1,6 +1,7 @@
 # Everything runs in .venv, which `make setup` makes from the locked dependencies; each target sees to that first.
 #   make demo      the whole story on this machine, with nothing else installed
 #   make test      all tests; on real Kafka and Redis where they are installed
+#   make evaluation the bars and the paper's protocol, with a report: a good hour on two cores, SIZE=smoke minutes
 #   make check     what must be green before a commit: format, lint, types, import contracts, unit tests
 
 PYTHON ?= python3
@@ -8,7 +9,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready-from-lock
 
-.PHONY: setup demo test check lint format nightly lock wheel clean
+# Of `make evaluation`: full, small or smoke.
+SIZE ?= full
+
+.PHONY: setup demo test check lint format nightly evaluation lock wheel clean
 .DEFAULT_GOAL := check
 
 setup: $(READY)
@@ -44,6 +48,10 @@ format: setup
 
 nightly: setup
 	@$(BIN)/python -m pytest -m nightly
+
+# On the datasets of ../shared/data (COACH_DATA); a stopped run goes on where it was, from build/evaluation.
+evaluation: setup
+	@$(BIN)/python -m tests.evaluation --size $(SIZE)
 
 # The image is built from requirements.lock; the tools of requirements-dev.lock come on top of the very same versions.
 LOCK := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --quiet \
