@@ -401,11 +401,12 @@ def test_a_letter_tells_all_of_an_answer_and_no_more() -> None:
 
 
 def not_outdone(tiers: Any) -> list[Any]:
-    """The tiers of a lender who approves above that no other tier outdoes."""
+    """The tiers of a lender who approves above that no other tier outdoes: for no more effort, a score at least as far past the line."""
+    worth = [(tier["effort"], -tier["margin"]) for tier in tiers]
     return [
         tier
-        for tier in tiers
-        if not any(one["effort"] <= tier["effort"] and one["margin"] > tier["margin"] for one in tiers)
+        for tier, (effort, short) in zip(tiers, worth, strict=True)
+        if not any(one <= effort and other <= short and (one, other) != (effort, short) for one, other in worth)
     ]
 
 
