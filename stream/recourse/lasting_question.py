@@ -60,7 +60,7 @@ class LastingQuestion:
             goals, policy.far_surplus * unit, policy.far_surplus_price / unit,
             policy.far_reserve * unit, policy.far_reserve_price / dear / unit, price,
         )  # fmt: skip
-        place = place_of_row(mid, reach.rules, reach.matrix)
+        place = place_of_row(mid, reach.rules, reach.matrix, self.model.cells)
         around = nearest_people(space.people, self._first_accepted, place, CROWD_MAX)
         crowd = self._crowd(around)
         beside = self._beside(around, crowd, price) if price > 0 else None
@@ -82,19 +82,20 @@ class LastingQuestion:
 
     def _crowd(self, around: NDArray[np.int64]) -> Crowd:
         """Place a person's own places among the people with these rows of the pool."""
-        rules, matrix, alternatives = self.reach.rules, self.reach.matrix, self.there.alternatives
+        known = self.reach.rules, self.reach.matrix, self.model.cells
+        alternatives = self.there.alternatives
         members = np.split(self.moves.members, self.moves.first_member[1:-1]) if len(alternatives.price) else []
         counts = np.diff(alternatives.unit_start)
         tiled = [np.tile(of_unit, count) for of_unit, count in zip(members, counts.tolist(), strict=True)]
         features = np.concatenate([np.empty(0, np.int64), *tiled]).astype(np.int64)
-        row = place_of_row(self.reach.row, rules, matrix)
+        row = place_of_row(self.reach.row, *known)
         still = (alternatives.value == self.reach.row[features]) | np.isnan(alternatives.value)
         return Crowd(
             place=self.space.people.place[around],
             nominal=self.space.people.nominal,
             row=row,
-            value=place_of(self.there.landing, self.there.landings.feature, rules, matrix),
-            of_cells=np.where(still, row[features], place_of(alternatives.value, features, rules, matrix)),
+            value=place_of(self.there.landing, self.there.landings.feature, *known),
+            of_cells=np.where(still, row[features], place_of(alternatives.value, features, *known)),
         )
 
     def _beside(self, around: NDArray[np.int64], crowd: Crowd, price: float) -> Target | None:
@@ -109,7 +110,9 @@ class LastingQuestion:
         kept = cheapest[accepted]
         if not len(kept):
             return None
-        places = np.array([place_of_row(targets[k], reach.rules, reach.matrix) for k in kept.tolist()])
+        places = np.array(
+            [place_of_row(targets[k], reach.rules, reach.matrix, self.model.cells) for k in kept.tolist()]
+        )
         worth = efforts[kept] + price * distances(crowd.place, crowd.nominal, places)
         best: Target = targets[kept[int(worth.argmin())]]
         return best

@@ -72,8 +72,9 @@ def lasting_space(
     cutoff: float,
 ) -> LastingSpace:
     """Put together what is common to all decisions. `forests`: the model, then its searched shadows."""
-    cells = common_cells([cells_of(forest) for forest in forests])
-    people = people_of(rules, matrix)
+    parts = [cells_of(forest) for forest in forests]
+    cells = common_cells(parts)
+    people = people_of(rules, matrix, parts[0])
     return LastingSpace(
         cells=cells,
         landings=landings_of(rules, cells, matrix),

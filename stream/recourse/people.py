@@ -1,17 +1,20 @@
 """How far a row lies from people whom the model accepts: the mean distance to the five nearest of them.
 
 Source: the paper's manifold distance (Luzio 2026, section Evaluation). A number's distance is in scales; another category, or a
-value on one side alone, counts one, as it does in the ranking. Squares are float32, added in the features' order.
+value on one side alone, counts one, as it does in the ranking. People are known by their cells alone, so that no value of
+one of them decides what is asked of another. Squares are float32, added in the features' order.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from stream.recourse.cells import Cells
 from stream.recourse.features import FeatureRules
 from stream.recourse.leaf_matrix import LeafMatrix, without_no_record
 
@@ -21,36 +24,65 @@ GENUINE_SAMPLE = 256  # accepted people whose own distance to the others is meas
 
 
 class People(NamedTuple):
-    """Rows in scales. Shapes: place (n, features) float32, NaN where there is no value; nominal (features,)."""
+    """Rows in scales, categories by cell. Shapes: place (n, features) float32, NaN where there is no value; nominal (features,)."""
 
     place: NDArray[np.float32]
     nominal: NDArray[np.bool_]
 
 
-def people_of(rules: FeatureRules, matrix: LeafMatrix) -> People:
-    """Place the whole pool."""
-    nominal = np.array([rule.type == "category" for rule in rules.rules], np.bool_)
-    return People(placed(matrix.rows, matrix.scales, nominal), nominal)
+def people_of(rules: FeatureRules, matrix: LeafMatrix, cells: Cells) -> People:
+    """Place the whole pool, each value in the middle of its cell: nobody is nothing more to us than that.
 
-
-def placed(rows: NDArray[np.float64], scales: NDArray[np.float64], nominal: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """Express rows in scales, codes as they are. Shape: (n, features), without values of no record."""
-    with np.errstate(over="ignore"):
-        found: NDArray[np.float32] = np.clip(rows / np.where(nominal, 1.0, scales), -FARTHEST, FARTHEST)
-    return found.astype(np.float32)
+    `cells` are those of `matrix`. A cell without an end has its other end for a middle; a value of no record is none.
+    """
+    place = np.empty(matrix.cells.shape, np.float32)
+    nominal = _nominal(rules)
+    for j in range(len(rules.rules)):
+        middle = np.arange(cells.count(j), dtype=np.float64) if nominal[j] else _middles(cells, j)
+        place[:, j] = _in_scales(middle, np.where(nominal[j], 1.0, matrix.scales[j]))[matrix.cells[:, j]]
+    place[np.isnan(matrix.rows)] = np.nan
+    return People(place, nominal)
 
 
 def place_of(
-    values: NDArray[np.float64], features: NDArray[np.int64], rules: FeatureRules, matrix: LeafMatrix
+    values: NDArray[np.float64], features: NDArray[np.int64], rules: FeatureRules, matrix: LeafMatrix, cells: Cells
 ) -> NDArray[np.float32]:
-    """Express single values in scales. Shapes: values, features (n,) -> (n,); NaN of no record."""
-    nominal = np.array([rule.type == "category" for rule in rules.rules], np.bool_)
-    return placed(values, matrix.scales[features], nominal[features])
+    """Place single values: numbers in scales, categories by their cells. Shapes: values, features (n,) -> (n,); NaN of none."""
+    nominal = _nominal(rules)
+    found = _in_scales(values, matrix.scales[features])
+    for j in np.flatnonzero(nominal).tolist():
+        own = (features == j) & ~np.isnan(values)
+        found[own] = cells.of_column(j, values[own])
+    return found
 
 
-def place_of_row(row: NDArray[np.float64], rules: FeatureRules, matrix: LeafMatrix) -> NDArray[np.float32]:
-    """Express one person's row in scales. Shape: (features,)."""
-    return place_of(without_no_record(row[None], rules)[0], np.arange(len(row)), rules, matrix)
+def place_of_row(
+    row: NDArray[np.float64], rules: FeatureRules, matrix: LeafMatrix, cells: Cells
+) -> NDArray[np.float32]:
+    """Place one person's row. Shape: (features,)."""
+    return place_of(without_no_record(row[None], rules)[0], np.arange(len(row)), rules, matrix, cells)
+
+
+def _nominal(rules: FeatureRules) -> NDArray[np.bool_]:
+    return np.array([rule.type == "category" for rule in rules.rules], np.bool_)
+
+
+def _in_scales(values: NDArray[np.float64], scales: NDArray[np.float64]) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):
+        found: NDArray[np.float32] = np.clip(values / scales, -FARTHEST, FARTHEST).astype(np.float32)
+    return found
+
+
+def _middles(cells: Cells, j: int) -> NDArray[np.float64]:
+    """The middle of each cell of a number; NaN for that of missing."""
+    found = np.zeros(cells.count(j))
+    for cell in range(len(found)):
+        if cells.is_missing(j, cell):
+            found[cell] = math.nan
+            continue
+        ends = [end for end in (cells.smallest(j, cell), cells.largest(j, cell)) if math.isfinite(end)]
+        found[cell] = sum(end / len(ends) for end in ends)
+    return found
 
 
 def genuine_distance(people: People, first: int) -> float:

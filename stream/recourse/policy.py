@@ -32,7 +32,7 @@ class Policy:
     # Margin past the cutoff, in log odds, that a target should have with each shadow (without any, with the model
     # itself), and the price, in scales, of one that they are short of on average:
     mid_surplus: float = 1.3
-    mid_surplus_price: float = 5.5
+    mid_surplus_price: float = 6.0
     far_surplus: float = 0.75
     far_surplus_price: float = 7.0
     far_reserve: float = 2.75  # wished for besides, where lasting is cheap: its price is

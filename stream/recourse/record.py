@@ -169,7 +169,7 @@ def tier_of(
         "margin_rounding": str(in_units(units, float(native[0])) - exact_query - reached.gap),
         "probability": float(model.link.probabilities(native)[0]),
         "effort": math.fsum(reach.effort(j, float(found.target[j])) for j in moved),
-        "robust_share": _robust_share(model, scored.cutoff, found.target),
+        "robust_share": _robust_share(model, scored.cutoff, found),
         "ledgers": {
             "comparator": _ledger(model, scored, toward, _comparator_sides(model, reach, comparator_cells), splits),
             "target": _ledger(model, scored, reached, _target_sides(model, found.target), splits),
@@ -177,13 +177,14 @@ def tier_of(
     }
 
 
-def _robust_share(model: PublishedModel, cutoff: float, target: NDArray[np.float64]) -> float | None:
-    """What share of the held-out shadows accepts a target; None without any."""
-    sign, held_out = model.policy.sign, model.shadows.held_out
-    if not held_out:
+def _robust_share(model: PublishedModel, cutoff: float, found: TierTarget) -> float | None:
+    """What share of the shadows that a tier's search did not ask accepts its target; None without any. Near asks none."""
+    sign, shadows = model.policy.sign, model.shadows
+    unasked = (*shadows.searched, *shadows.held_out) if found.tier == "near" else shadows.held_out
+    if not unasked:
         return None
-    accepting = sum(sign * float(margins_of(shadow, target[None])[0]) >= sign * cutoff for shadow in held_out)
-    return accepting / len(held_out)
+    accepting = sum(sign * float(margins_of(shadow, found.target[None])[0]) >= sign * cutoff for shadow in unasked)
+    return accepting / len(unasked)
 
 
 def recommended_tier(model: PublishedModel, scored: Scored, found: TierTarget, audited: AuditTier) -> RecommendedTier:

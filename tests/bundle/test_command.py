@@ -144,7 +144,7 @@ def test_a_build_trains_shadows_and_tells_of_them(tmp_path: Path) -> None:
     assert refused.exit_code == 2
     assert "--shadows needs --train-params" in refused.stderr.splitlines()[-1]
     done = build(tmp_path, "--shadows", "3", "--train-params", train)
-    told = "  shadows       1 searched and 2 held out, trained on bootstraps of the pool\n"
+    told = "  shadows       2 searched and 1 held out, trained on bootstraps of the pool\n"
     assert done.exit_code == 0
     assert told in done.stdout
     assert "training shadows ..." in done.stderr.splitlines()
@@ -182,10 +182,10 @@ def test_shadow_models_takes_one_path_or_several(tmp_path: Path, spelling: str) 
     done = build(tmp_path, *flags[spelling], "--json")
     assert done.exit_code == 0, done.output
     entry = json.loads(done.stdout)["manifest"]["shadows"]
-    assert (entry["trained"], entry["searched"], entry["held_out"]) == (False, 1, 2)
+    assert (entry["trained"], entry["searched"], entry["held_out"]) == (False, 2, 1)
     kept = [(tmp_path / "bundle" / "shadows" / f"0{i}.ubj").read_bytes() for i in range(3)]
     assert kept == [Path(path).read_bytes() for path in paths]
-    assert "  shadows       1 searched and 2 held out, given\n" in run("show", tmp_path / "bundle").stdout
+    assert "  shadows       2 searched and 1 held out, given\n" in run("show", tmp_path / "bundle").stdout
 
 
 def test_a_word_that_belongs_to_no_option_is_refused(tmp_path: Path) -> None:

@@ -59,7 +59,9 @@ def test_a_state_costs_its_efforts_and_an_action_for_each_feature(person: Person
     assert price_of(moves, moves.own) == 0.0
     for k in range(3):
         state = a_state(np.random.default_rng(seed + k), reach, moves)
-        assert price_of(moves, state) == pytest.approx(paid(reach, target_of(reach, state), action), rel=1e-14)
+        assert math.isclose(
+            price_of(moves, state), paid(reach, target_of(reach, state), action), rel_tol=1e-14, abs_tol=1e-12
+        )
 
 
 @settings(max_examples=100, deadline=None)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -22,7 +24,8 @@ from stream.recourse.people import (
     place_of_row,
     squares_to,
 )
-from tests.recourse.lenders import FEATURES, LENDERS, Approve, Library, Rows, lender
+from tests.recourse.category_lenders import category_lender
+from tests.recourse.lenders import FEATURES, LENDERS, Approve, Lender, Library, Rows, lender
 
 PAIRS = pytest.mark.parametrize(("library", "approve"), LENDERS)
 SEEDS = st.integers(0, 2**32 - 1)
@@ -64,7 +67,8 @@ def test_distances_are_those_of_plain_arithmetic(seed: int, people: int) -> None
         squares_to(crowd.place, crowd.nominal, row, found)
         wanted = squares(crowd, row)
         assert found.tolist() == wanted.tolist()
-        assert mean_of_nearest(found) == distance == pytest.approx(mean_distance(wanted), rel=1e-14)
+        assert mean_of_nearest(found) == distance
+        assert math.isclose(distance, mean_distance(wanted), rel_tol=1e-14)
 
 
 @settings(max_examples=100, deadline=None)
@@ -88,7 +92,7 @@ def test_accepted_people_are_as_far_apart_as_each_is_from_the_others(seed: int, 
     accepted = People(crowd.place[first:], crowd.nominal)
     apart = [mean_distance(np.delete(squares(accepted, x), i)) for i, x in enumerate(accepted.place)]
     wanted = float(np.mean(apart)) if apart else 0.0
-    assert genuine_distance(crowd, first) == pytest.approx(wanted, rel=1e-12)
+    assert math.isclose(genuine_distance(crowd, first), wanted, rel_tol=1e-12, abs_tol=1e-12)
     assert genuine_distance(crowd, people) == 0.0
 
 
@@ -98,34 +102,51 @@ def test_of_many_accepted_people_some_are_asked_evenly() -> None:
     crowd = People(place, np.zeros(1, np.bool_))
     chosen = np.unique(np.linspace(0, 1999, GENUINE_SAMPLE).astype(np.int64))
     wanted = [mean_distance(np.delete(squares(crowd, place[i]), i)) for i in chosen.tolist()]
-    assert genuine_distance(crowd, 0) == pytest.approx(float(np.mean(wanted)), rel=1e-5)
+    assert math.isclose(genuine_distance(crowd, 0), float(np.mean(wanted)), rel_tol=1e-5, abs_tol=1e-12)
     assert genuine_distance(crowd, 0) == genuine_distance(crowd, 0)
 
 
 @PAIRS
-def test_a_pool_is_placed_in_scales(library: Library, approve: Approve) -> None:
-    """Given a lender, numbers are in scales, codes as they are, and what is no record has no place; a row of the pool is placed where the pool has it."""
-    shop = lender(library, approve)
+@pytest.mark.parametrize("make", [lender, category_lender])
+def test_people_are_placed_by_their_cells(
+    library: Library, approve: Approve, make: Callable[[Library, Approve], Lender]
+) -> None:
+    """Given a lender, whoever shares a cell has one place there, within the cell or at its only end; categories are placed by their cells, and what is no record nowhere."""
+    model = make(library, approve).model
+    people, cells = people_of(model.rules, model.matrix, model.cells), model.cells
+    known = ~np.isnan(without_no_record(model.matrix.rows, model.rules))
+    assert (np.isnan(people.place) == ~known).all()
+    for j, rule in enumerate(model.rules.rules):
+        assert people.nominal[j] == (rule.type == "category")
+        for cell in np.unique(model.matrix.cells[known[:, j], j]).tolist():
+            there = people.place[known[:, j] & (model.matrix.cells[:, j] == cell), j]
+            assert (there == there[0]).all()
+            if people.nominal[j]:
+                assert there[0] == cell
+            elif cells.count(j) > 1:
+                ends = [end for end in (cells.smallest(j, cell), cells.largest(j, cell)) if math.isfinite(end)]
+                assert there[0] == np.float32(sum(end / len(ends) for end in ends) / model.matrix.scales[j])
+
+
+@PAIRS
+def test_a_person_is_placed_in_scales(library: Library, approve: Approve) -> None:
+    """Given people, their numbers are in scales and their categories are cells; what is no record has no place."""
+    shop = category_lender(library, approve)
     model = shop.model
-    people = people_of(model.rules, model.matrix)
-    category = [rule.type == "category" for rule in model.rules.rules]
-    assert people.nominal.tolist() == category
-    wanted = without_no_record(model.matrix.rows, model.rules) / np.where(category, 1.0, model.matrix.scales)
-    assert np.array_equal(people.place, wanted.astype(np.float32), equal_nan=True)
-    sentinels = 0
+    category = np.array([rule.type == "category" for rule in model.rules.rules])
+    assert category.any()
     for row in shop.declined(10):
-        placed = place_of_row(row, model.rules, model.matrix)
-        assert (people.place.view(np.uint32) == placed.view(np.uint32)).all(axis=1).any()
-        sentinels += row[FEATURES.index("accounts")] == -9
-        assert np.isnan(placed[FEATURES.index("accounts")]) == (row[FEATURES.index("accounts")] == -9)
-    assert sentinels
+        placed = place_of_row(row, model.rules, model.matrix, model.cells)
+        wanted = (without_no_record(row[None], model.rules)[0] / model.matrix.scales).astype(np.float32)
+        at = np.where(np.isnan(wanted), np.nan, model.cells.of(row[None])[0])
+        assert np.array_equal(placed, np.where(category, at, wanted).astype(np.float32), equal_nan=True)
 
 
 def test_the_farthest_value_has_a_finite_place() -> None:
     """Given the largest numbers there are, their places and the squares of their distances are finite."""
     model = lender("lightgbm").model
     matrix = dataclasses.replace(model.matrix, scales=np.full(len(FEATURES), 1e-300))
-    placed = place_of(np.array([1.7e308, -1.7e308]), np.array([0, 0]), model.rules, matrix)
+    placed = place_of(np.array([1.7e308, -1.7e308]), np.array([0, 0]), model.rules, matrix, model.cells)
     assert placed.tolist() == [FARTHEST, -FARTHEST]
     found = np.empty(1, np.float32)
     squares_to(placed[:1, None], np.zeros(1, np.bool_), placed[1:], found)

@@ -418,7 +418,7 @@ def test_far_is_nearer_to_accepted_people_than_near(library: Library, approve: A
     for row in shop.declined(40):
         if found := query_of(shop, row, {}).found:
             for places, target in ((near, found[0]), (far, found[2])):
-                places.append(place_of_row(target.target, model.rules, model.matrix))
+                places.append(place_of_row(target.target, model.rules, model.matrix, model.cells))
     nominal = model.lasting.people.nominal
     assert len(near) > 20
     assert distances(accepted, nominal, np.array(far)).mean() < distances(accepted, nominal, np.array(near)).mean()

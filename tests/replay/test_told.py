@@ -66,8 +66,12 @@ def report(verdicts: list[Verdict]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("from_audit", [False, True])
 def test_a_dearer_effort_is_told_to_nobody(toy: Lender, model: PublishedModel, *, from_audit: bool) -> None:
-    """Given rules in which all that differs is that every cost has doubled, those of an action too, when a what-if answers again, then all are told the same, and every tier's effort differs as a number behind it."""
-    policy = (toy.bundle / "policy.toml").read_text() + f"\naction_cost = {2 * Policy().action_cost}\n"
+    """Given rules in which all that differs is that every cost has doubled, those of an action and of what is wished for too, when a what-if answers again, then all are told the same, and every tier's effort differs as a number behind it."""
+    settings = Policy()
+    doubled = ("action_cost", "mid_surplus_price", "far_surplus_price", "far_distance_price")
+    dear = [f"{key} = {2 * getattr(settings, key)}" for key in doubled]
+    dear += [f"far_reserve_price = {4 * settings.far_reserve_price}"]  # which is divided by what mid costs
+    policy = "\n".join([(toy.bundle / "policy.toml").read_text(), *dear, ""])
     dearer = Change(features=features_of(toy, "cost = 2"), policy=policy.encode())
     verdicts = judged(toy, Models([model], None), dearer, from_audit=from_audit)
     found = report(verdicts)
