@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,15 @@ settings.register_profile(  # CI must say the same of the same commit, and has t
     "ci", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "here")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile what answers need once, before several processes do so side by side, and their workers start late for it."""
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+        both = (
+            "from tests.recourse.lenders import lender; [lender(name).answers(1) for name in ('xgboost', 'lightgbm')]"
+        )
+        subprocess.run([sys.executable, "-c", both], check=True, cwd=REPOSITORY)
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups

@@ -95,9 +95,11 @@ def _kept(
     """The most promising successors that differ and cost less than the best: states, prices, and how many."""
     slots = states.shape[1]
     kept, paid, held = np.empty_like(states), np.zeros(BEAM_WIDTH), 0
-    for at in np.argsort(promise, kind="mergesort"):
-        if held == BEAM_WIDTH or not promise[at] < np.inf:
+    while held < BEAM_WIDTH:
+        at = promise.argmin()  # of equal ones the first
+        if not promise[at] < np.inf:
             break
+        promise[at] = np.inf
         if not to_price[at] < best_price:
             continue
         kept[held] = states[at // slots]
@@ -105,7 +107,10 @@ def _kept(
         paid[held] = to_price[at]
         known = False
         for other in range(held):
-            known = known or bool((kept[other] == kept[held]).all())
+            differ = 0
+            for slot in range(slots):
+                differ += kept[other, slot] != kept[held, slot]
+            known = known or differ == 0
         held += not known
     return kept, paid, held
 

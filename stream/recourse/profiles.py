@@ -78,13 +78,14 @@ def cell_trees(forest: Forest, cells: Cells, sign: int, units: Sequence[Sequence
     nothing = np.empty(0, np.int32)
     with_feature = [nothing if by_rank[j] else np.unique(tree_of[forest.split_feature == j]) for j in features]
     with_unit = [np.unique(tree_of[np.isin(forest.split_feature, unit)]) for unit in units]
+    # Copies, for to numba a read-only array is of another type, for which it would compile every kernel once more.
     return CellTrees(
-        root=forest.first_node[:-1],
-        feature=forest.split_feature,
+        root=forest.first_node[:-1].copy(),
+        feature=forest.split_feature.copy(),
         rank=rank,
-        left=forest.left,
-        right=forest.right,
-        default_left=forest.default_left,
+        left=forest.left.copy(),
+        right=forest.right.copy(),
+        default_left=forest.default_left.copy(),
         side=side,
         sides=np.concatenate([np.empty(0, np.bool_), *tables]),
         weight=weight,
