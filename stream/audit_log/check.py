@@ -37,14 +37,14 @@ class Tally:
 
 
 def check(found: Iterable[Found | Broken], tally: Tally, model: PublishedModel | None = None) -> Iterator[str]:
-    """Check records one by one, counting in `tally`; yields one line per fault."""
+    """Check records one by one, counting in `tally`; yields one line per fault, and the same of one record once."""
     for one in found:
         if isinstance(one, Broken):
             tally.broken += 1
             yield f"{one.where}: {one.fault}"
             continue
         tally.records += 1
-        faults = list(_faults(one, tally, model))
+        faults = list(dict.fromkeys(_faults(one, tally, model)))
         tally.wrong += bool(faults)
         for fault in faults:
             yield f"{one.where}: {fault}"

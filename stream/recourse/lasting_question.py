@@ -60,8 +60,10 @@ class LastingQuestion:
             goals, policy.far_surplus * unit, policy.far_surplus_price / unit,
             policy.far_reserve * unit, policy.far_reserve_price / dear / unit, price,
         )  # fmt: skip
-        place = place_of_row(mid, reach.rules, reach.matrix, self.model.cells)
-        around = nearest_people(space.people, self._first_accepted, place, CROWD_MAX)
+        around = np.empty(0, np.int64)
+        if price > 0:
+            place = place_of_row(mid, reach.rules, reach.matrix, self.model.cells)
+            around = nearest_people(space.people, self._first_accepted, place, CROWD_MAX)
         crowd = self._crowd(around)
         beside = self._beside(around, crowd, price) if price > 0 else None
         far = self._settled(like_others, crowd, [mid] if beside is None else [mid, beside])

@@ -204,7 +204,11 @@ def _beside(formula: Formula, own: float) -> list[float]:
     if formula.step is None or not math.isfinite(own):
         return [own]
     origin, step = float(formula.origin), float(formula.step)
-    steps = math.floor((own - origin) / step)
+    with np.errstate(over="ignore"):
+        count = float(np.float64(own - origin) / step)
+    if not math.isfinite(count):
+        return [own]
+    steps = math.floor(count)
     return [origin + k * step for k in range(steps - 1, steps + 3)]
 
 

@@ -21,6 +21,7 @@ from stream.recourse.leaf_matrix import LeafMatrix, without_no_record
 NEAREST = 5
 FARTHEST = np.float32(1e9)  # of one feature: squares of such, and their sums, stay finite
 GENUINE_SAMPLE = 256  # accepted people whose own distance to the others is measured
+GENUINE_AMONG_MAX = 32_768  # of these others, evenly chosen, for it is measured whenever a bundle is opened
 
 
 class People(NamedTuple):
@@ -38,7 +39,9 @@ def people_of(rules: FeatureRules, matrix: LeafMatrix, cells: Cells) -> People:
     place = np.empty(matrix.cells.shape, np.float32)
     nominal = _nominal(rules)
     for j in range(len(rules.rules)):
-        middle = np.arange(cells.count(j), dtype=np.float64) if nominal[j] else _middles(cells, j)
+        middle = (
+            np.arange(cells.count(j), dtype=np.float64) if nominal[j] else _middles(cells, j, float(matrix.medians[j]))
+        )
         place[:, j] = _in_scales(middle, np.where(nominal[j], 1.0, matrix.scales[j]))[matrix.cells[:, j]]
     place[np.isnan(matrix.rows)] = np.nan
     return People(place, nominal)
@@ -73,21 +76,22 @@ def _in_scales(values: NDArray[np.float64], scales: NDArray[np.float64]) -> NDAr
     return found
 
 
-def _middles(cells: Cells, j: int) -> NDArray[np.float64]:
-    """The middle of each cell of a number; NaN for that of missing."""
+def _middles(cells: Cells, j: int, median: float) -> NDArray[np.float64]:
+    """The middle of each cell of a number; NaN for that of missing, and the pool's median where a cell has no end."""
     found = np.zeros(cells.count(j))
     for cell in range(len(found)):
         if cells.is_missing(j, cell):
             found[cell] = math.nan
             continue
         ends = [end for end in (cells.smallest(j, cell), cells.largest(j, cell)) if math.isfinite(end)]
-        found[cell] = sum(end / len(ends) for end in ends)
+        found[cell] = sum(end / len(ends) for end in ends) if ends else median
     return found
 
 
 def genuine_distance(people: People, first: int) -> float:
     """How far accepted people lie from each other: the mean over some of them, evenly chosen from place[first:]."""
-    accepted = people.place[first:]
+    among = np.unique(np.linspace(first, len(people.place) - 1, GENUINE_AMONG_MAX).astype(np.int64))
+    accepted = people.place[among] if first < len(people.place) else people.place[:0]
     if not len(accepted):
         return 0.0
     chosen = np.unique(np.linspace(0, len(accepted) - 1, GENUINE_SAMPLE).astype(np.int64))

@@ -235,7 +235,10 @@ def _action(model: PublishedModel, j: int, own: float, to: float, cell: int, con
         "contribution": contribution.get(rule.name, "0"),
     }
     if model.cells.category(j) is None:
-        action["binding_threshold"] = model.cells.interval(j, cell)["high" if from_above else "low"]
+        at = int(model.landings.start[j]) + cell
+        ends = (model.landings.from_below[at], model.landings.from_above[at])
+        if cell != model.cells.cell(j, own) and to in ends:  # a target that lasts can stand at a shadow's threshold
+            action["binding_threshold"] = model.cells.interval(j, cell)["high" if from_above else "low"]
     else:
         action["binding_categories"] = _said_in(model, j, cell)
     return action

@@ -104,9 +104,9 @@ class _Query:
     def _beside(self, k: int, target: NDArray[np.float64]) -> TierTarget:
         """Put the best-ranked comparator of the k-th tier's tercile beside its target."""
         low, high = self._terciles[k]
-        comparator = self.first + int(next(_ranked(self.scores, low, high))[0])
-        inside = low <= comparator - self.first < high
-        return TierTarget(tier=TIERS[k], rank=0, from_tercile=inside, comparator=comparator, target=target)
+        inside = self.scores[low:high]
+        comparator = self.first + (low + int(inside.argmax()) if len(inside) else int(self.scores.argmax()))
+        return TierTarget(tier=TIERS[k], rank=0, from_tercile=bool(len(inside)), comparator=comparator, target=target)
 
     def walked_all(self) -> Found:
         """Walk down the ranking for every tier."""

@@ -227,10 +227,11 @@ def test_what_is_no_archive_is_a_matter_of_usage(tmp_path: Path) -> None:
 
 
 def test_a_damaged_range_file_hides_nothing_else(archive: Path) -> None:
-    """Given a damaged range file, a file too many and a changed record elsewhere, then each is named, what holds is counted, and the last line is there."""
+    """Given a damaged range file, a file too many and a cut file elsewhere, then each is named, what holds is counted, and the last line is there."""
     marker(archive, 0).write_text("{")
     (archive / "notes.txt").write_text("a file")
-    flip(files(archive, 8, partition=1)[0])
+    elsewhere = files(archive, 8, partition=1)[0]
+    elsewhere.write_bytes(elsewhere.read_bytes()[:-20])  # of a flipped byte the records' faults could fill all lines
     done = run(archive)
     assert done.exit_code == 1
     assert "0000000000000000.json is not what this software writes there" in done.stderr
