@@ -3,7 +3,7 @@
 A recommendation is a promise that outlives the model, so models that were trained on other samples of the same people
 are asked too. Each should accept with a surplus of margin; what it is short of that has a price, and so has the
 distance to accepted people. The descent makes the best single move, round by round; where none is left, the best exchange
-of one move for another; and it ends where neither is. The model itself accepts every state on the way.
+of one move for another; and it ends where neither is. Every state moved to is one that the model itself accepts.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stream.errors import InvalidDecision
 from stream.forest.link import Link
 from stream.forest.trees import Forest
 from stream.recourse.cells import Cells, cells_of, common_cells
@@ -17,12 +16,7 @@ from stream.recourse.joint import JointTrees, joint_trees
 from stream.recourse.lasting import Aim, Crowd, descend
 from stream.recourse.leaf_matrix import LeafMatrix
 from stream.recourse.moves import no_moves
-from stream.recourse.people import (
-    People,
-    distances,
-    genuine_distance,
-    people_of,
-)
+from stream.recourse.people import People, distances, genuine_distance, people_of
 from stream.recourse.policy import Policy
 from stream.recourse.within_reach import within_reach
 
@@ -88,11 +82,7 @@ def lasting_space(
 def _margin_unit(link: Link, matrix: LeafMatrix) -> float:
     """How many margins make one log odd; of models without odds, what gives the pool the logistic distribution's deviation."""
     if LOGISTIC in link.name:
-        try:
-            even, more = (link.cutoff(p, "probability", "above") for p in (0.5, ODDS))
-        except InvalidDecision:
-            pass
-        else:
-            return (more - even) / math.log(ODDS / (1 - ODDS))
+        even, more = (link.cutoff(p, "probability", "above") for p in (0.5, ODDS))
+        return (more - even) / math.log(ODDS / (1 - ODDS))
     deviation = float(np.std(matrix.margins.astype(np.float64)))
     return deviation / LOGIT_DEVIATION if deviation > 0 else 1.0

@@ -2,7 +2,7 @@
 
 Near is searched for directly (`least_effort`); where that finds nothing, the ranking is walked down until a *projected*
 comparator is accepted by the model itself, and what is found made cheaper. Mid and far set out from near
-(`lasting_space`). The paper returns the best-ranked comparator and loses validity to the moves that nobody can make
+(`lasting_question`). The paper returns the best-ranked comparator and loses validity to the moves that nobody can make
 (section "Recourse the subject can act on"); here the comparator beside a target, the best-ranked of its tercile, is who
 explains it. Where no way is found, branch and bound looks for one until it is proven that there is none (`proof`), or
 its budget is used up. Trees too deep for that are walked for every tier.

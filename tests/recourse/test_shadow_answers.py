@@ -150,11 +150,11 @@ def test_a_logistic_margin_is_a_log_odd(library: Library, approve: Approve) -> N
 
 
 def test_a_steeper_or_flatter_link_has_another_unit() -> None:
-    """Given LightGBM's sigmoid of a half, one log odd is two margins, and of two it is half a margin."""
+    """Given LightGBM's sigmoid of a half, one log odd is two margins, and of two it is half a margin, to three roundings."""
     pool, paid = applicants(0, 240)
     for sigmoid in (0.5, 2.0):
         shop = lender_of(trained("lightgbm", pool, paid.astype(np.float64), sigmoid=sigmoid), pool.copy(), "above")
-        assert math.isclose(unit_of(shop), 1 / sigmoid, rel_tol=1e-15, abs_tol=1e-12)
+        assert abs(unit_of(shop) * sigmoid - 1.0) <= 3 * float(np.finfo(np.float64).eps)
 
 
 @pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
@@ -164,6 +164,6 @@ def test_a_model_without_odds_is_measured_by_its_pool(library: Library) -> None:
     objective = "reg:squarederror" if library == "xgboost" else "regression"
     booster = trained(library, pool, paid.astype(np.float64), objective=objective)
     shop = lender_of(booster, pool.copy(), "above", scale="margin")
-    deviation = float(np.std(shop.owner.ask(pool, "margin").astype(np.float64)))
-    assert math.isclose(unit_of(shop), deviation * math.sqrt(3) / math.pi, rel_tol=1e-12, abs_tol=1e-12)
+    deviation = float(np.std(np.sort(shop.owner.ask(pool, "margin").astype(np.float64))))  # added in the pool's order
+    assert unit_of(shop) == deviation / (math.pi / math.sqrt(3))
     assert unit_of(shop) < 1.0
