@@ -33,6 +33,7 @@ from stream.bundle.pool_rank import PoolRank, rank_pool
 from stream.bundle.probe import ProbeReport, probe
 from stream.bundle.shadow_models import build_shadows, shadow_request
 from stream.bundle.unsaid import Unsaid, unsaid
+from stream.bundle.untrue_ratios import UntrueRatio, untrue_ratios
 from stream.errors import ConfigurationError, InvalidDecision
 from stream.events import ThresholdScale
 from stream.forest.ledger import leaf_units
@@ -67,6 +68,7 @@ class Built:
     claims: ClaimReport | None
     trees_by_claims: bool  # whether it was the claims that told which trees were meant
     unsaid: Unsaid  # what the lender may have forgotten to say; nothing where claims are equal
+    untrue_ratios: tuple[UntrueRatio, ...]  # of features.toml, where the pool has other values than their parts give
 
 
 def build_bundle(  # noqa: PLR0913 - one keyword per flag of `coach bundle build`
@@ -149,6 +151,7 @@ def build_bundle(  # noqa: PLR0913 - one keyword per flag of `coach bundle build
         claims=claimed,
         trees_by_claims=given.trees_by_claims,
         unsaid=unsaid(forest, given.model, pool, rules) if claims is None else Unsaid(),
+        untrue_ratios=untrue_ratios(pool.rows, rules),
         rank=None
         if target_column is None
         else rank_pool(target_column, pool.target, margins_of(forest, pool.rows), policy.approve),

@@ -11,6 +11,7 @@ from stream.bundle.pool_rank import PoolRank
 from stream.bundle.probe import ProbeReport
 from stream.bundle.probe_rows import ProbeKind
 from stream.bundle.unsaid import Unsaid
+from stream.bundle.untrue_ratios import UntrueRatio
 from stream.forest.trees import TreesUsed
 
 MEGABYTE: Final = 1e6
@@ -58,6 +59,10 @@ def built_for_machines(built: Built) -> dict[str, Any]:
             "missing": [{"number": one.number, "columns": list(one.columns)} for one in built.unsaid.missing],
             "in_place_differs": built.unsaid.in_place_differs,
         },
+        "untrue_ratios": [
+            {"feature": one.feature, "driver": one.driver, "differ": one.differ, "known": one.known}
+            for one in built.untrue_ratios
+        ],
         "pool_rank": None
         if built.rank is None
         else {"column": built.rank.column, "auc": built.rank.auc, "why_not": built.rank.why_not},
@@ -80,6 +85,7 @@ def built_for_people(built: Built) -> list[str]:
     if built.claims is not None:
         lines += _claims(built.claims, built.manifest["trees"] if built.trees_by_claims else None)
     lines += _unsaid(built.unsaid, built.manifest["pool"]["rows"])
+    lines += [line for one in built.untrue_ratios for line in _untrue_ratio(one)]
     if built.rank is not None:
         lines += _rank(built.rank)
     if built.ignored_columns:
@@ -128,6 +134,15 @@ def _unsaid(unsaid: Unsaid, rows: int) -> list[str]:
     return lines
 
 
+def _untrue_ratio(one: UntrueRatio) -> list[str]:
+    share = f"{one.differ:,} of {_plural(one.known, 'row')} ({one.differ / one.known:.1%})"
+    remedy = f"leave ratio_of out of features.toml if that is so for applicants, or a tiny move of {one.driver} seems to do a lot"
+    return [
+        _fact("ratio?", f"{one.feature} is not what its parts give in {share} of the pool that have all three,"),
+        _fact("", f"beyond rounding: {remedy}"),
+    ]
+
+
 def _rank(rank: PoolRank) -> list[str]:
     if rank.auc is None:
         return [_fact("pool ranked", f"not by {rank.column}: {rank.why_not}")]
@@ -172,7 +187,7 @@ def _shadows(manifest: Manifest) -> list[str]:
         return [_fact("shadows", "none: the robust_share of every tier will be null")]
     made = "trained on bootstraps of the pool" if entry["trained"] else "given"
     return [
-        _fact("shadows", f"{entry['searched']} searched and {entry['held_out']} held out, {made}"),
+        _fact("shadows", f"{entry['searched']} searched and {entry['held_out']} held out for each applicant, {made}"),
         _fact("", "a tier's robust_share is the share of those held out that accept it"),
     ]
 

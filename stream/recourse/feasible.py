@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.recourse.cells import Cells
+from stream.recourse.effort import efforts, is_own
 from stream.recourse.features import FeatureRules, Mutability
 from stream.recourse.landing_values import landing_values
 from stream.recourse.leaf_matrix import LeafMatrix
-from stream.recourse.member import EFFORT_MAX, Standing
+from stream.recourse.member import Standing
 from stream.recourse.unit_rules import units_of
 from stream.recourse.units import Alternatives, UnitMoves, alternatives_of, unit_moves
 
@@ -140,25 +141,35 @@ class Reach:
         return own or (GROUP if others else UNSEEN)
 
     def effort(self, j: int, to: float) -> float:
-        """Price a move of feature j: its cost times |move| in scales; a category, or from no value, counts one scale."""
+        """Price a move of feature j as `effort.efforts` does."""
         rule, own = self.rules.rules[j], float(self.row[j])
-        unordered = rule.type == "category" or rule.is_unrecorded(own)
-        return min(rule.cost * (1.0 if unordered else abs(to - own) / float(self.matrix.scales[j])), EFFORT_MAX)
+        unordered = rule.is_unordered_from(own)
+        return float(efforts(np.array([to]), own, cost=rule.cost, scale=self.matrix.scales[j], unordered=unordered)[0])
 
     def prices(self) -> NDArray[np.float64]:
-        """Price every move of a single feature as `effort` does: inf where it is not permitted, 0 at the own cell.
+        """Give the effort of every move of a single feature: inf where it is not permitted, 0 at the own cell.
 
         Shape: (cells of the model,). What moves with others does not move alone.
         """
-        at, rules = self.landings.feature, self.rules.rules
-        unordered = [r.type == "category" or r.is_unrecorded(x) for r, x in zip(rules, self.row.tolist(), strict=True)]
-        with np.errstate(over="ignore"):
-            scaled = np.abs(self.landing - self.row[at]) / self.matrix.scales[at]
-            dear = np.array([rule.cost for rule in rules])[at] * np.where(np.array(unordered)[at], 1.0, scaled)
-        price: NDArray[np.float64] = np.minimum(dear, EFFORT_MAX)
+        at = self.landings.feature
+        price = self._efforts(self.landing, at)
         price[np.isnan(self.landing) | ~self.landings.alone[at]] = np.inf
         price[self.landings.start[:-1] + self.cells] = 0.0
         return price
+
+    def costs(self, targets: NDArray[np.float64], action_cost: float) -> NDArray[np.float64]:
+        """Say what targets cost: the efforts of all that moves, and `action_cost` for each feature. Shape: (n, features) -> (n,)."""
+        moved = ~is_own(targets, self.row)
+        dear = self._efforts(targets, np.arange(len(self.row))) + action_cost
+        cost: NDArray[np.float64] = np.where(moved, dear, 0.0).sum(axis=1)
+        return cost
+
+    def _efforts(self, values: NDArray[np.float64], at: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Price moves of features to values. Shapes: at (k,), values (..., k) -> (..., k)."""
+        rules, row = self.rules.rules, self.row.tolist()
+        unordered = np.array([rule.is_unordered_from(own) for rule, own in zip(rules, row, strict=True)])
+        cost = np.array([rule.cost for rule in rules])
+        return efforts(values, self.row[at], cost=cost[at], scale=self.matrix.scales[at], unordered=unordered[at])
 
     def _why_not(self, j: int, cell: int) -> str | None:
         at = int(self.landings.start[j]) + cell

@@ -75,8 +75,8 @@ class FeatureRule:
     label: str
     reason: ReasonTexts
     cost: float = 1.0  # of one scale unit
-    group: str | None = None  # features of one group move together or not at all
-    follows: str | None = None  # the feature that this one moves with
+    group: str | None = None  # its features take only combinations that people have; in one, some may stay
+    follows: str | None = None  # the feature without which this one never moves, and to whose moves it is held
     factor: float = 0.0  # how far it then moves for each 1 of the other
     ratio_of: tuple[str, str] | None = None  # the features of which it is the first over the second
     ratio_factor: float = 1.0  # times this
@@ -87,6 +87,10 @@ class FeatureRule:
     def is_unrecorded(self, value: float) -> bool:
         """Whether a value says that there is none: missing, by the model's sentinel too, or one for "no record"."""
         return math.isnan(value) or value in self.no_record or self.is_sentinel(value)
+
+    def is_unordered_from(self, own: float) -> bool:
+        """Whether a move from this value has no length: among categories, and from no value."""
+        return self.type == "category" or self.is_unrecorded(own)
 
     @property
     def is_immutable(self) -> bool:

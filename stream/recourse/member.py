@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.recourse.cells import Cells
+from stream.recourse.effort import efforts, is_own
 from stream.recourse.features import FeatureRule, FeatureRules, Mutability
 from stream.recourse.landing_values import sentinels_of
 from stream.recourse.leaf_matrix import LeafMatrix
-
-EFFORT_MAX = 1e300  # of one move: a sum of such stays finite, whatever an applicant's numbers are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -44,11 +43,6 @@ class Member:
     scale: float
     sentinels: NDArray[Any]
 
-    def is_own(self, values: NDArray[np.float64], own: float) -> NDArray[np.bool_]:
-        """Whether each value is the person's own, so that nothing moves. Shape: (n,) -> (n,)."""
-        found: NDArray[np.bool_] = (values == own) | (np.isnan(values) & np.isnan(own))
-        return found
-
     def permits(self, values: NDArray[np.float64], own: float, label: Mutability) -> NDArray[np.bool_]:
         """Whether each value is the person's own, or in range, no sentinel, and along the label. Shape: (n,) -> (n,)."""
         with np.errstate(over="ignore"):
@@ -62,15 +56,12 @@ class Member:
             permitted &= values > own
         elif label == Mutability.DECREASE_ONLY:
             permitted &= values < own
-        return permitted | self.is_own(values, own)
+        return permitted | is_own(values, own)
 
     def efforts(self, values: NDArray[np.float64], own: float) -> NDArray[np.float64]:
-        """Price a move to each value as `Reach.effort` does. Shape: (n,) -> (n,)."""
-        unordered = self.rule.type == "category" or self.rule.is_unrecorded(own)
-        with np.errstate(over="ignore"):
-            scaled = np.ones(len(values)) if unordered else np.abs(values - own) / self.scale
-            dear: NDArray[np.float64] = np.minimum(self.rule.cost * scaled, EFFORT_MAX)
-        return np.where(self.is_own(values, own), 0.0, dear)
+        """Price a move to each value as `effort.efforts` does. Shape: (n,) -> (n,)."""
+        unordered = self.rule.is_unordered_from(own)
+        return efforts(values, own, cost=self.rule.cost, scale=self.scale, unordered=unordered)
 
 
 def member_of(rules: FeatureRules, cells: Cells, matrix: LeafMatrix, j: int) -> Member:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from stream.recourse.cells import Cells
 from stream.recourse.combinations import Group, group_of
+from stream.recourse.effort import is_own
 from stream.recourse.features import FeatureRules
 from stream.recourse.leaf_matrix import LeafMatrix
 from stream.recourse.lines import Line, first_of_each, line_of
@@ -106,7 +107,7 @@ def _alternatives(
     for k, one in enumerate(unit.members):
         own = float(person.row[one.j])
         price += one.efforts(values[:, k], own)
-        moved += ~one.is_own(values[:, k], own)
+        moved += ~is_own(values[:, k], own)
     order = np.concatenate([[0], 1 + np.argsort(price[1:], kind="stable")])
     kept = order[first_of_each(cells[order])]
     return cells[kept], values[kept], price[kept], moved[kept], unit.unable(person.row)

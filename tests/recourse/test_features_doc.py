@@ -57,6 +57,15 @@ def test_the_link_does_what_is_said() -> None:
     assert ways(person_of(text, names, [2000.0, 400.0], [[2050.0], []])) == [[2100.0, 431.0]]
 
 
+def test_a_follower_that_may_not_go_on_bounds_its_driver() -> None:
+    """Given the example of the link and a `max` of 450 for the tax, no income from 2,200 on is a target, and one below is."""
+    text, names = example_with("tax")
+    bounded = text.replace("factor = 0.305", "factor = 0.305\nmax = 450")
+    person = [2000.0, 400.0], [[2050.0, 2150.0, 2250.0], []]
+    assert ways(person_of(text, names, *person)) == [[2100.0, 431.0], [2200.0, 461.0], [2300.0, 492.0]]
+    assert ways(person_of(bounded, names, *person)) == [[2100.0, 431.0]]
+
+
 def test_the_ratio_does_what_is_said() -> None:
     """Given the example of the ratio and a limit of 700, a balance of 290 is a utilisation of 41.4."""
     text, names = example_with("utilisation")
