@@ -14,7 +14,7 @@ from stream.recourse.canonical import sha256
 from stream.recourse.feasible import reach_of
 from stream.recourse.leaf_matrix import without_no_record
 from stream.recourse.model import PublishedModel
-from stream.recourse.ranking import scores
+from stream.recourse.ranking import ranking
 from stream.recourse.reasons import principal_reasons, reasons_ledger, shortfalls
 from stream.recourse.record import Scored, body_of, recommendation_of, recommended_tier, tier_of
 from stream.recourse.search import targets_of
@@ -115,7 +115,7 @@ def _explain(
         mutability=mutability,
     )
     first = model.matrix.first_past(scored.cutoff + sign * model.policy.epsilon, sign)
-    ranked = scores(
+    ranked = ranking(
         forest,
         model.matrix,
         model.rules,
@@ -124,6 +124,7 @@ def _explain(
         mutability=mutability,
         first=first,
         beta=model.policy.beta,
+        magnitudes=model.magnitudes,
     )
     result = targets_of(model, reach, ranked, first=first, cutoff=scored.cutoff)
     for target in result.targets:

@@ -10,6 +10,7 @@ import rfc8785
 
 # Within these bounds the shortest digits that orjson writes are ECMAScript's too (RFC 8785, 3.2.2.3).
 PLAIN_FROM, PLAIN_BELOW = 1e-5, 2.0**52
+SAME = frozenset({str, bool, type(None)})  # the types that orjson spells alike
 
 
 def canonical_json(value: object) -> bytes:
@@ -40,17 +41,23 @@ def _plain(value: object) -> object:
     if isinstance(value, dict):
         if not all(map(str.isascii, value)):
             raise _Unusual  # RFC 8785 sorts keys by UTF-16 code units, orjson by code points
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: item if type(item) in SAME else _plain(item) for key, item in value.items()}
     if isinstance(value, list):
-        kinds = set(map(type, value))
-        if kinds == {str}:
-            return value
-        return _plain_ints(value) if kinds == {int} else [_plain(item) for item in value]
+        return _plain_list(value)
     if isinstance(value, float):
         return _plain_float(value)
     if value is None or isinstance(value, str | bool):
         return value
     return _plain_ints([cast("int", value)])[0]
+
+
+def _plain_list(values: list[Any]) -> list[Any]:
+    kinds = set(map(type, values))
+    if kinds <= SAME:
+        return values
+    if kinds == {int}:
+        return _plain_ints(values)
+    return list(map(_plain_float if kinds == {float} else _plain, values))
 
 
 def _plain_ints(values: list[int]) -> list[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count as count_from
 from typing import Any, Literal
 
@@ -49,6 +49,7 @@ class Cells:
     missing: float | None = None
     codes: tuple[CodeCells | None, ...] | None = None  # per feature, None for a number; None: all are numbers
     zero_is_cell: tuple[bool, ...] | None = None  # per feature: whether what rounds to zero has a cell of its own
+    insides: dict[tuple[int, int], float] = field(default_factory=dict, repr=False)  # what `inside` has found
 
     def of(self, rows: NDArray[np.float64]) -> NDArray[np.int32]:
         """Find each value's cell. Shapes: rows (n, features) float64 -> (n, features) int32."""
@@ -173,7 +174,13 @@ class Cells:
         return self.zero_is_cell is not None and self.zero_is_cell[j] and cell == self.interval_of(j, 0.0)
 
     def inside(self, j: int, cell: int) -> float:
-        """Give any value of a cell, NaN for that of missing: all of them reach the same leaves."""
+        """Give any value of a cell, NaN for that of missing: all of them reach the same leaves. Each is looked for once."""
+        known = self.insides.get((j, cell))
+        if known is None:
+            known = self.insides[j, cell] = self._inside(j, cell)
+        return known
+
+    def _inside(self, j: int, cell: int) -> float:
         if self.is_missing(j, cell):
             return math.nan
         own = self.category(j)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from stream.errors import ConfigurationError, InvalidDecision
 from stream.events import BundleIdentity, Decision, ThresholdScale
 from stream.forest.ledger import LeafUnits, leaf_units
@@ -20,6 +23,7 @@ from stream.recourse.least_effort import least_effort
 from stream.recourse.moves import no_moves
 from stream.recourse.policy import Policy
 from stream.recourse.profiles import CellTrees, cell_trees, is_searchable
+from stream.recourse.ranking import magnitudes_of
 from stream.recourse.reasons import CutoffBand, cutoff_band
 from stream.recourse.shadows import NO_SHADOWS, Shadows
 
@@ -41,6 +45,7 @@ class PublishedModel:
     rules: FeatureRules
     policy: Policy
     matrix: LeafMatrix
+    magnitudes: NDArray[np.float64]  # of each row's weights: what bounds its rank
     threshold: float
     threshold_scale: ThresholdScale
     audit_trees: bool  # whether audit records carry per-tree detail; the bundle's size rule decides
@@ -94,7 +99,7 @@ def published_model(  # noqa: PLR0913 - each is a part of a bundle
     cells = cells_of(forest)
     link = link_of(forest)
     trees = cell_trees(forest, cells, policy.sign, groups(rules))
-    asked = (forest, *shadows.searched)
+    asked = (forest, *shadows.forests)
     lasting = None
     if all(is_searchable(one) for one in asked):
         cutoff = link.cutoff(threshold, threshold_scale, policy.approve)
@@ -112,6 +117,7 @@ def published_model(  # noqa: PLR0913 - each is a part of a bundle
         rules=rules,
         policy=policy,
         matrix=matrix,
+        magnitudes=magnitudes_of(forest, matrix),
         threshold=threshold,
         threshold_scale=threshold_scale,
         audit_trees=audit_trees,

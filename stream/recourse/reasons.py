@@ -17,7 +17,7 @@ from stream.forest.trees import CATEGORY, Forest
 from stream.forest.walk import decisive_nodes
 from stream.recourse.features import FeatureRules
 from stream.recourse.leaf_matrix import LeafMatrix
-from stream.recourse.table import FeatureShare, SplitRows, binding_of
+from stream.recourse.table import Amounts, FeatureShare, SplitRows, binding_of
 
 REASONS_MAX = 4  # Reg B commentary 9(b)(2)-1: more than four are not likely to help
 
@@ -63,18 +63,21 @@ def cutoff_band(forest: Forest, units: LeafUnits, matrix: LeafMatrix, first: int
     return CutoffBand(forest=forest, units=units, size=len(codes), leaves=leaves)
 
 
-def shortfalls(band: CutoffBand, query: NDArray[np.int32]) -> list[tuple[int, int, int]]:
-    """List (tree, decisive node, sum over the band of value minus the query's). Shape: query (trees,) leaf slots."""
-    return [
-        (tree, node, amount) for tree, slot in enumerate(query.tolist()) for node, amount in band.shortfall(tree, slot)
-    ]
+def shortfalls(band: CutoffBand, query: NDArray[np.int32]) -> Amounts:
+    """Give per decisive node the sum over the band of value minus the query's. Shape: query (trees,) leaf slots."""
+    per_tree = [band.shortfall(tree, slot) for tree, slot in enumerate(query.tolist())]
+    return Amounts(
+        tree=np.repeat(np.arange(len(per_tree)), list(map(len, per_tree))),
+        node=np.array([node for found in per_tree for node, _ in found], np.int32),
+        amount=[amount for found in per_tree for _, amount in found],
+    )
 
 
 def reasons_ledger(
     band: CutoffBand,
     rules: FeatureRules,
     query: NDArray[np.int32],
-    found: list[tuple[int, int, int]],
+    found: Amounts,
     shares: dict[int, FeatureShare],
     row: NDArray[np.float64],
     splits: SplitRows | None,
@@ -83,7 +86,7 @@ def reasons_ledger(
     forest = band.forest
     return {
         "divisor": band.size,
-        "margin_gap": str(sum(amount for _, _, amount in found)),
+        "margin_gap": str(sum(found.amount)),
         "features": [
             {
                 "feature": forest.features[j],
@@ -98,11 +101,11 @@ def reasons_ledger(
         "trees": None
         if splits is None
         else {
-            "tree": [tree for tree, _, _ in found],
-            "query_leaf": [int(forest.leaf_id[query[tree]]) for tree, _, _ in found],
-            "contribution": [str(amount) for _, _, amount in found],
-            "node": [int(forest.node_id[node]) for _, node, _ in found],
-            "split": [splits.row(node) for _, node, _ in found],
+            "tree": found.tree.tolist(),
+            "query_leaf": forest.leaf_id[query[found.tree]].tolist(),
+            "contribution": list(map(str, found.amount)),
+            "node": forest.node_id[found.node].tolist(),
+            "split": splits.rows_of(found.node),
         },
     }
 

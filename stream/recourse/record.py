@@ -169,7 +169,7 @@ def tier_of(
         "margin_rounding": str(in_units(units, float(native[0])) - exact_query - reached.gap),
         "probability": float(model.link.probabilities(native)[0]),
         "effort": math.fsum(reach.effort(j, float(found.target[j])) for j in moved),
-        "robust_share": _robust_share(model, scored.cutoff, found),
+        "robust_share": _robust_share(model, scored, found),
         "ledgers": {
             "comparator": _ledger(model, scored, toward, _comparator_sides(model, reach, comparator_cells), splits),
             "target": _ledger(model, scored, reached, _target_sides(model, found.target), splits),
@@ -177,14 +177,15 @@ def tier_of(
     }
 
 
-def _robust_share(model: PublishedModel, cutoff: float, found: TierTarget) -> float | None:
+def _robust_share(model: PublishedModel, scored: Scored, found: TierTarget) -> float | None:
     """What share of the shadows that a tier's search did not ask accepts its target; None without any. Near asks none."""
     sign, shadows = model.policy.sign, model.shadows
-    unasked = (*shadows.searched, *shadows.held_out) if found.tier == "near" else shadows.held_out
+    ring = shadows.ring(scored.row)
+    unasked = ring if found.tier == "near" else ring[shadows.searched :]
     if not unasked:
         return None
-    accepting = sum(sign * float(margins_of(shadow, found.target[None])[0]) >= sign * cutoff for shadow in unasked)
-    return accepting / len(unasked)
+    margins = [float(margins_of(shadows.forests[k], found.target[None])[0]) for k in unasked]
+    return sum(sign * margin >= sign * scored.cutoff for margin in margins) / len(margins)
 
 
 def recommended_tier(model: PublishedModel, scored: Scored, found: TierTarget, audited: AuditTier) -> RecommendedTier:
@@ -200,12 +201,10 @@ def recommended_tier(model: PublishedModel, scored: Scored, found: TierTarget, a
         for f in audited["ledgers"]["comparator"]["features"]
         if f["why_not"] is not None and f["feature"] not in acted
     ]
-    cells = model.cells.of(found.target[None])[0]
+    own, to = scored.row.tolist(), found.target.tolist()
     return {
         "tier": found.tier,
-        "actions": [
-            _action(model, j, float(scored.row[j]), float(found.target[j]), int(cells[j]), contribution) for j in moved
-        ],
+        "actions": [_action(model, j, own[j], to[j], model.cells.cell(j, to[j]), contribution) for j in moved],
         "margin": audited["margin"],
         "probability": audited["probability"],
         "effort": audited["effort"],

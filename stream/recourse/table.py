@@ -7,8 +7,8 @@ the gap exactly.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise, repeat
 from typing import NamedTuple, NotRequired, TypedDict
 
 import numpy as np
@@ -19,6 +19,14 @@ from stream.forest.ledger import LeafUnits
 from stream.forest.trees import CATEGORY, ZERO_IS_MISSING, Forest
 from stream.forest.walk import decisive_nodes
 from stream.recourse.features import FeatureRules
+
+
+class Amounts(NamedTuple):
+    """Amounts at decisive nodes, in parallel: tree, node (amounts,), ascending together, and Python integers."""
+
+    tree: NDArray[np.int64]
+    node: NDArray[np.int32]
+    amount: list[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,9 +42,9 @@ class Contrast:
     node: NDArray[np.int32]
     contribution: list[int]
 
-    def decisive(self) -> Iterator[tuple[int, int, int]]:
-        """Give (tree, decisive node, contribution) per tree that differs."""
-        return zip(self.tree.tolist(), self.node.tolist(), self.contribution, strict=True)
+    def decisive(self) -> Amounts:
+        """Give tree, decisive node and contribution per tree that differs."""
+        return Amounts(self.tree, self.node, self.contribution)
 
     @property
     def gap(self) -> int:
@@ -67,23 +75,21 @@ def contrast(forest: Forest, units: LeafUnits, query: NDArray[np.int32], other: 
     )
 
 
-def by_feature(forest: Forest, found: Iterable[tuple[int, int, int]]) -> dict[int, FeatureShare]:
-    """Sum (tree, decisive node, amount) by the feature of the node; keys ascend in the model's feature order."""
-    amounts: dict[int, dict[int, int]] = {}
-    trees: dict[int, set[int]] = {}
-    pairs = list(found)
-    features = forest.split_feature[np.array([node for _, node, _ in pairs], np.int64)].tolist()
-    for j, (tree, node, amount) in zip(features, pairs, strict=True):
-        amounts.setdefault(j, {})[node] = amount  # a node belongs to one tree, so no two amounts meet on it
-        trees.setdefault(j, set()).add(tree)
-    return {j: _share(amounts[j], len(trees[j])) for j in sorted(amounts)}
+def by_feature(forest: Forest, found: Amounts) -> dict[int, FeatureShare]:
+    """Sum amounts by the feature of their node; keys ascend in the model's feature order."""
+    feature = forest.split_feature[found.node]
+    order = np.argsort(feature, kind="stable")  # so that the nodes of a feature still ascend
+    tree, node = found.tree[order].tolist(), found.node[order].tolist()
+    amount = [found.amount[i] for i in order.tolist()]
+    features, starts = np.unique(feature[order], return_index=True)
+    parts = pairwise([*starts.tolist(), len(node)])
+    return {j: _share(tree[a:b], node[a:b], amount[a:b]) for j, (a, b) in zip(features.tolist(), parts, strict=True)}
 
 
-def _share(amount_of: dict[int, int], trees: int) -> FeatureShare:
-    total = sum(amount_of.values())
-    toward = 1 if total >= 0 else -1
-    binding = min(amount_of, key=lambda node: (-toward * amount_of[node], node))
-    return FeatureShare(contribution=total, trees=trees, binding_node=binding)
+def _share(tree: list[int], node: list[int], amount: list[int]) -> FeatureShare:
+    total = sum(amount)
+    most = max(amount) if total >= 0 else min(amount)
+    return FeatureShare(contribution=total, trees=len(set(tree)), binding_node=node[amount.index(most)])
 
 
 class Split(NamedTuple):
@@ -133,14 +139,30 @@ class SplitRows:
     forest: Forest
     rules: FeatureRules
     rows: dict[Split, int] = field(default_factory=dict)
-    of_node: dict[int, int] = field(default_factory=dict)
+    on_category: dict[int, Split] = field(default_factory=dict)  # per node; these take long to say
 
-    def row(self, node: int) -> int:
-        """Give the row of a node's split, adding it when it is new."""
-        known = self.of_node.get(node)
+    def rows_of(self, nodes: NDArray[np.int32]) -> list[int]:
+        """Give the row of each node's split, adding what is new. Shape: nodes (n,) -> n rows."""
+        forest, rows = self.forest, self.rows
+        kind = forest.kind[nodes]
+        splits = list(
+            map(
+                Split,
+                forest.split_feature[nodes].tolist(),
+                forest.threshold[nodes].tolist(),
+                forest.default_left[nodes].tolist(),
+                repeat(None),
+                (kind == ZERO_IS_MISSING).tolist(),
+            )
+        )
+        for i in np.flatnonzero(kind == CATEGORY).tolist():
+            splits[i] = self._on_category(int(nodes[i]))
+        return [rows.setdefault(split, len(rows)) for split in splits]
+
+    def _on_category(self, node: int) -> Split:
+        known = self.on_category.get(node)
         if known is None:
-            split = split_of(self.forest, self.rules, node)
-            known = self.of_node[node] = self.rows.setdefault(split, len(self.rows))
+            known = self.on_category[node] = split_of(self.forest, self.rules, node)
         return known
 
     def table(self) -> Splits:
@@ -202,8 +224,8 @@ def ledger(
             "tree": found.tree.tolist(),
             "query_leaf": forest.leaf_id[found.query_slot].tolist(),
             "other_leaf": forest.leaf_id[found.other_slot].tolist(),
-            "contribution": [str(c) for c in found.contribution],
+            "contribution": list(map(str, found.contribution)),
             "node": forest.node_id[found.node].tolist(),
-            "split": [splits.row(node) for node in found.node.tolist()],
+            "split": splits.rows_of(found.node),
         },
     }

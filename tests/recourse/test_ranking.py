@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 
 from stream.forest.walk import leaf_slots
 from stream.recourse.leaf_matrix import without_no_record
-from stream.recourse.ranking import scores
+from stream.recourse.ranking import Ranking, magnitudes_of, ranking, scores
 from tests.oracles.ranking import score
 from tests.recourse.lenders import FEATURES, LENDERS, Approve, Lender, Library, Rows, lender
 
@@ -103,3 +105,90 @@ def test_a_distance_discounts_and_immutability_weighs() -> None:
     free, fixed = ["mutable"] * len(FEATURES), ["immutable"] * len(FEATURES)
     assert (ours(shop, row, free, 0, 2.0) <= ours(shop, row, free, 0, 1.0)).all()
     assert not ours(shop, row, fixed, 0, 1.0).any()
+
+
+def asked(shop: Lender, row: Rows, labels: list[str], first: int, beta: float, *, magnitudes: bool) -> Ranking:
+    model = shop.model
+    return ranking(
+        model.forest,
+        model.matrix,
+        model.rules,
+        query_slots=leaf_slots(model.forest, row[None])[0],
+        query_row=without_no_record(row[None], model.rules)[0],
+        mutability=np.array([LABELS.index(label) for label in labels], np.int8),
+        first=first,
+        beta=beta,
+        magnitudes=magnitudes_of(model.forest, model.matrix) if magnitudes else None,
+    )
+
+
+def first_highest(values: list[float]) -> int:
+    """The reference: the place of the highest value, of equal ones the first."""
+    best = 0
+    for place, value in enumerate(values):
+        if value > values[best]:
+            best = place
+    return best
+
+
+@pytest.mark.parametrize(("library", "approve"), LENDERS)
+@settings(max_examples=25, deadline=None)
+@given(
+    place=st.integers(0, 239),
+    labels=st.lists(st.sampled_from(LABELS), min_size=len(FEATURES), max_size=len(FEATURES)),
+    first=st.sampled_from([0, 100, 200]),
+    beta=st.sampled_from([0.0, 1.0, 0.3, 1e300, 1e308]),
+    ends=st.tuples(st.integers(0, 40), st.integers(0, 40)).filter(lambda pair: pair[0] != pair[1]),
+    magnitudes=st.booleans(),
+)
+def test_the_best_is_the_first_of_the_highest_scores(
+    library: Library,
+    approve: Approve,
+    place: int,
+    labels: list[str],
+    first: int,
+    beta: float,
+    ends: tuple[int, int],
+    *,
+    magnitudes: bool,
+) -> None:
+    """Given any slice, whoever is found the best there has its highest score, and nobody before has that."""
+    shop = lender(library, approve)
+    ranked = asked(shop, shop.pool[place], labels, first, beta, magnitudes=magnitudes)
+    low, high = min(ends), max(ends)
+    inside = ours(shop, shop.pool[place], labels, first, beta)[low:high].tolist()
+    assert ranked.best(low, high) == low + first_highest(inside)
+
+
+@pytest.mark.parametrize(("library", "approve"), LENDERS)
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), people=st.integers(1, 40))
+def test_of_equals_the_first_is_the_best(library: Library, approve: Approve, seed: int, people: int) -> None:
+    """Given a pool in which a few people come again and again, in any order, the best is the first of the highest scores."""
+    shop, rng = lender(library, approve), np.random.default_rng(seed)
+    matrix, few = shop.model.matrix, rng.integers(0, len(shop.pool), 4)
+    again = few[rng.integers(0, len(few), people)]
+    doubled = dataclasses.replace(matrix, codes=matrix.codes[again], rows=matrix.rows[again])
+    doubled = dataclasses.replace(doubled, margins=matrix.margins[again])
+    row = shop.pool[int(rng.integers(len(shop.pool)))]
+    ranked = ranking(
+        shop.model.forest,
+        doubled,
+        shop.model.rules,
+        query_slots=leaf_slots(shop.model.forest, row[None])[0],
+        query_row=without_no_record(row[None], shop.model.rules)[0],
+        mutability=np.zeros(len(FEATURES), np.int8),
+        first=0,
+        beta=1.0,
+        magnitudes=magnitudes_of(shop.model.forest, doubled),
+    )
+    assert ranked.best(0, people) == first_highest(ranked.scores().tolist())
+
+
+def test_among_nobody_there_is_no_best() -> None:
+    """Given a slice without anyone, or past the end, when its best is asked for, then that is refused."""
+    shop = lender("xgboost")
+    ranked = asked(shop, shop.pool[0], ["mutable"] * len(FEATURES), 200, 1.0, magnitudes=True)
+    for low, high in ((3, 3), (0, 41), (-1, 2)):
+        with pytest.raises(ValueError, match="nobody"):
+            ranked.best(low, high)

@@ -14,7 +14,7 @@ from stream.forest.trees import SavedNode, plant
 from stream.recourse.answer import answer
 from stream.recourse.features import read_features
 from stream.recourse.reasons import REASONS_MAX, principal_reasons
-from stream.recourse.table import FeatureShare, by_feature
+from stream.recourse.table import Amounts, FeatureShare, by_feature
 from tests.oracles.shortfall import shortfall
 from tests.recourse.lenders import FEATURES, LENDERS, RULES, Approve, Lender, Library, Rows, kind, lender
 
@@ -124,11 +124,15 @@ def test_the_split_that_adds_most_to_a_features_side_binds() -> None:
     ]
     forest = plant([splits, splits], kind("lightgbm", ("income",)))
     first, inner, second = 0, 2, 5  # the root of one tree, its other split, and the root of the other tree
-    found = by_feature(forest, [(0, first, 5), (0, inner, -9), (1, second, -3)])
+    tree, node = np.array([0, 0, 1]), np.array([first, inner, second], np.int32)
+    found = by_feature(forest, Amounts(tree, node, [5, -9, -3]))
     assert found == {0: FeatureShare(contribution=-7, trees=2, binding_node=inner)}
-    found = by_feature(forest, [(0, inner, 5), (0, first, -9), (1, second, 5)])
+    found = by_feature(forest, Amounts(tree, node, [-9, 5, 5]))
     assert found == {0: FeatureShare(contribution=1, trees=2, binding_node=inner)}
-    assert by_feature(forest, []) == {}
+    huge = 2**80  # a sum that no int64 holds
+    found = by_feature(forest, Amounts(tree, node, [huge, 1, huge]))
+    assert found == {0: FeatureShare(contribution=2 * huge + 1, trees=2, binding_node=first)}
+    assert by_feature(forest, Amounts(tree[:0], node[:0], [])) == {}
 
 
 @PAIRS
