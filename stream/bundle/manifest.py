@@ -7,7 +7,7 @@ A bundle is a folder:
     features.toml, policy.toml           likewise; policy.toml is empty where none was given
     leaf_matrix/<array>.npy              the training pool as the method needs it, memory-mapped by whoever opens it
     probes/<array>.npy                   rows with what the library gave for them, computed again by whoever opens it
-    shadows/00.ubj, ...                  shadow models, where there are any: the searched ones first, then those held out
+    shadows/00.ubj, ...                  shadow models, where there are any, in the order of their ring
     train.json                           by which the build trained them, byte for byte, where it did
 """
 
@@ -56,7 +56,7 @@ class ProbesEntry(TypedDict):
 
 
 class ShadowsEntry(TypedDict):
-    """The shadow models: whether the build trained them, how many are searched and held out, and what we read of each."""
+    """The shadow models: whether the build trained them, how many are searched and held out for an applicant, and what we read of each."""
 
     trained: bool
     searched: int

@@ -1,7 +1,7 @@
 """The shadow models of a bundle: trained or given at its build, held against the model, and read again by whoever opens it.
 
-They lie under shadows/00, 01, ... in the order in which `parted` takes them, so the manifest need only say how many of
-them are searched.
+They lie under shadows/00, 01, ... in the order in which they stand in a ring (`Shadows`), so the manifest need only say how
+many of them are searched for one applicant.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from stream.forest.link import check_predictions, link_of
 from stream.forest.trees import Forest
 from stream.forest.walk import margins_of
 from stream.recourse.features import FeatureRules
-from stream.recourse.shadows import NO_SHADOWS, Shadows, parted
+from stream.recourse.shadows import NO_SHADOWS, Shadows
 
 TRAIN: Final = "train.json"  # in a bundle whose shadows the build trained: the file by which it did
 SHADOWS_BYTES_MAX: Final = 1 << 30  # of all of them; whoever opens the bundle reads them all
@@ -106,11 +106,11 @@ def build_shadows(request: ShadowRequest, inputs: BuildInputs, cutoff: float, pr
         forests.append(shadow.forest)
         if sum(map(len, files.values())) > SHADOWS_BYTES_MAX:
             _refuse(f"the shadow models have more than {SHADOWS_BYTES_MAX} bytes in all; give fewer or smaller ones")
-    parts = parted(forests)
+    shadows = Shadows(forests=tuple(forests))
     entry: ShadowsEntry = {
         "trained": training is not None,
-        "searched": len(parts.searched),
-        "held_out": len(parts.held_out),
+        "searched": shadows.searched,
+        "held_out": shadows.held_out,
         "forests_sha256": [forest.digest for forest in forests],
     }
     return BuiltShadows(files=files if training is None else files | {TRAIN: training.params.content}, entry=entry)
@@ -141,8 +141,7 @@ def stored_shadows(folder: Path, manifest: Manifest, forest: Forest, rules: Feat
         if forests[-1].digest != digest:  # though its bytes are the ones that were built
             built_with = manifest["probes"]["library_version"]
             raise mismatch(forest, f"reads another forest out of {path} than", str(folder), built_with)
-    searched = entry["searched"]
-    return Shadows(searched=tuple(forests[:searched]), held_out=tuple(forests[searched:]))
+    return Shadows(forests=tuple(forests))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

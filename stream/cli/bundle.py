@@ -125,7 +125,7 @@ class ManyPaths(click.Command):
     type=FILE,
     multiple=True,
     metavar="FILE...",
-    help=f"Take these models instead, as previous versions. The search asks the first {100 * SEARCHED_SHARE} %, rounded down; the others are held out and judge it.",
+    help=f"Take these models instead, as previous versions. For each applicant the search asks {100 * SEARCHED_SHARE} % of them, rounded down; the others are held out and judge it.",
 )
 @click.option("--out", "out_dir", type=click.Path(path_type=Path), required=True, help="Folder to make.")
 @click.option("--model-id", default=MODEL_ID, show_default=True, help="How decisions name the model.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,28 +16,22 @@ from stream.recourse.profiles import CellTrees, cell_trees
 class JointTrees(NamedTuple):
     """The trees of several models, the model itself first, in the form that numba takes as one argument.
 
-    Shapes: first (models + 1,): those of model m are trees.root[first[m]:first[m + 1]]; by_rank (models, features),
-    first_tree (models, features + 1), first_unit_tree (models, units + 1): each model's own of `trees`; base, magnitude
-    (models,): base margins, times the policy's sign, and what no sum of a model exceeds.
+    Shapes: first (models + 1,): those of model m are trees.root[first[m]:first[m + 1]]; by_rank (models, features): each
+    model's own of `trees`; base (models,): base margins, times the policy's sign.
     """
 
     trees: CellTrees
     first: NDArray[np.int64]
     by_rank: NDArray[np.bool_]
-    first_tree: NDArray[np.int64]
-    first_unit_tree: NDArray[np.int64]
     base: NDArray[np.float64]
-    magnitude: NDArray[np.float64]
 
 
-def joint_trees(forests: Sequence[Forest], cells: Cells, sign: int, units: Sequence[Sequence[int]]) -> JointTrees:
+def joint_trees(forests: Sequence[Forest], cells: Cells, sign: int) -> JointTrees:
     """Express all forests in the same cells, which part values at least as finely as each of theirs."""
-    parts = [cell_trees(forest, cells, sign, units) for forest in forests]
+    parts = [cell_trees(forest, cells, sign) for forest in forests]
     nodes = np.cumsum([0, *(len(part.left) for part in parts)])
     sides = np.cumsum([0, *(len(part.sides) for part in parts)])
     trees = np.cumsum([0, *(len(part.root) for part in parts)]).astype(np.int64)
-    of_features = np.cumsum([0, *(len(part.trees_of) for part in parts)])
-    of_units = np.cumsum([0, *(len(part.trees_of_unit) for part in parts)])
     moved = [
         part._replace(
             root=part.root + nodes[m],
@@ -50,7 +43,7 @@ def joint_trees(forests: Sequence[Forest], cells: Cells, sign: int, units: Seque
     ]
     joined: dict[str, Any] = {
         name: np.concatenate([getattr(part, name) for part in moved])
-        for name in ("feature", "rank", "default_left", "side", "sides", "weight", "trees_of", "trees_of_unit")
+        for name in ("feature", "rank", "default_left", "side", "sides", "weight")
     }
     return JointTrees(
         trees=parts[0]._replace(
@@ -61,19 +54,5 @@ def joint_trees(forests: Sequence[Forest], cells: Cells, sign: int, units: Seque
         ),
         first=trees,
         by_rank=np.array([part.by_rank for part in parts]),
-        first_tree=np.array([part.first_tree + of_features[m] for m, part in enumerate(parts)]),
-        first_unit_tree=np.array([part.first_unit_tree + of_units[m] for m, part in enumerate(parts)]),
         base=np.array([sign * float(forest.base_margin) for forest in forests]),
-        magnitude=np.array([part.magnitude for part in parts]),
     )
-
-
-@numba.njit(cache=True, nogil=True)
-def of_model(joint: JointTrees, m: int) -> CellTrees:
-    """Give the trees of one model."""
-    t = joint.trees
-    return CellTrees(
-        t.root[joint.first[m] : joint.first[m + 1]], t.feature, t.rank, t.left, t.right, t.default_left, t.side, t.sides,
-        t.weight, t.start, joint.by_rank[m], joint.first_tree[m], t.trees_of, joint.first_unit_tree[m], t.trees_of_unit,
-        joint.magnitude[m],
-    )  # fmt: skip

@@ -14,9 +14,10 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.recourse.joint import JointTrees, of_model
-from stream.recourse.moves import Moves, gains_of, move, price_of
+from stream.recourse.moves import Moves, move, price_of
 from stream.recourse.people import mean_of_nearest, square, squares_to
+from stream.recourse.standing import Standing, gains_from, go, standing_at
+from stream.recourse.within_reach import Leaves
 
 ROUNDS_MAX = 60  # of moves and exchanges
 EXCHANGES_MAX = 2  # of looks for an exchange, each of which looks from every move given back
@@ -25,7 +26,7 @@ LEAST_STEP = 1e-9  # of the objective: what rounding could make of nothing is no
 
 
 class Aim(NamedTuple):
-    """What a target is worth. goals (models,): the sum of leaves at which each model accepts; the rest is prices of one.
+    """What a target is worth. goals (models,): the margins, times the policy's sign, at which each model accepts; the rest is prices of one.
 
     Asked are the shadows, or where there are none the model itself.
     """
@@ -53,45 +54,81 @@ class Crowd(NamedTuple):
 
 
 class Sight(NamedTuple):
-    """What is known around one state, filled in by `_look`.
+    """What is known around one state.
 
-    Shapes: totals (models,); gains (models, places + 1); x (features,) float32; near (neighbours, features) float32 and
-    squares (neighbours,): the nearest of the crowd; scratch (neighbours,); to_all (n,): squares to the whole crowd.
+    Shapes: gains (places, models); x (features,) float32; near (neighbours, features) float32 and squares (neighbours,):
+    the nearest of the crowd; without, with_it (neighbours,): their squares without a slot, and with it elsewhere; to_all
+    (n,): squares to the whole crowd.
     """
 
-    totals: NDArray[np.float64]
     gains: NDArray[np.float64]
     x: NDArray[np.float32]
     near: NDArray[np.float32]
     squares: NDArray[np.float32]
-    scratch: NDArray[np.float32]
+    without: NDArray[np.float32]
+    with_it: NDArray[np.float32]
     to_all: NDArray[np.float32]
 
 
 @numba.njit(cache=True, nogil=True)
-def descend(joint: JointTrees, moves: Moves, aim: Aim, crowd: Crowd, state: NDArray[np.int32], exchanges: int) -> float:
-    """Move `state` to where no move, nor one of `exchanges` exchanges, is worth it; return the objective.
+def descend(
+    leaves: Leaves, moves: Moves, aim: Aim, crowd: Crowd, starts: NDArray[np.int32], exchanges: int
+) -> tuple[float, NDArray[np.int32]]:
+    """Go from each start to where no move is worth it, and from the best of these to where none of `exchanges` is either.
 
-    It is inf where the model declines the start and every move from it.
+    Shape: starts (n, slots), n > 0. Gives back the objective, and the state (slots,); of equal ones that of the earlier start.
+    The objective is inf where the model declines every start and every move from it.
     """
-    features = joint.trees.by_rank.shape[0]
-    sight = _new_sight(joint, moves, crowd)
-    _look(joint, moves, aim, crowd, state, sight)
-    best = _worth_here(moves, aim, state, sight)
+    sight = _new_sight(leaves, moves, crowd)
+    here = standing_at(leaves, moves, starts[0])
+    best, found = np.inf, starts[0].copy()
+    for k in range(starts.shape[0]):
+        state = starts[k].copy()
+        _stand(leaves, moves, here, state)
+        worth = _descend(leaves, moves, aim, crowd, state, here, sight, 0)
+        if worth < best:
+            best, found = worth, state
+    _stand(leaves, moves, here, found)
+    return _descend(leaves, moves, aim, crowd, found, here, sight, exchanges), found
+
+
+@numba.njit(cache=True, nogil=True)
+def _stand(leaves: Leaves, moves: Moves, here: Standing, state: NDArray[np.int32]) -> None:
+    for slot in range(state.shape[0]):
+        if here.place[slot] != state[slot]:
+            go(leaves, moves, here, slot, state[slot])
+
+
+@numba.njit(cache=True, nogil=True)
+def _descend(
+    leaves: Leaves,
+    moves: Moves,
+    aim: Aim,
+    crowd: Crowd,
+    state: NDArray[np.int32],
+    here: Standing,
+    sight: Sight,
+    exchanges: int,
+) -> float:
+    """Move `state` to where no move, nor one of `exchanges` exchanges, is worth it; return the objective."""
+    features = crowd.row.shape[0]
+    _look(leaves, moves, aim, crowd, state, here, sight)
+    best = _worth_here(moves, aim, state, here, sight)
     for _ in range(ROUNDS_MAX):
         before = state.copy()
-        slot, place, worth = _best_move(moves, aim, crowd, state, sight, best)
+        slot, place, worth = _best_move(moves, aim, crowd, state, here, sight, best)
         if slot < 0 and exchanges > 0:
             exchanges -= 1
-            given, slot, place, worth = _best_exchange(joint, moves, aim, crowd, state, sight, best)
+            given, slot, place, worth = _best_exchange(leaves, moves, aim, crowd, state, here, sight, best)
             if slot >= 0:
                 move(moves, features, state, given, moves.own[given])
         if slot < 0:
             break
         move(moves, features, state, slot, place)
-        _look(joint, moves, aim, crowd, state, sight)
+        _stand(leaves, moves, here, state)
+        _look(leaves, moves, aim, crowd, state, here, sight)
         # Others may be near by now; and beside a value thousands of scales away float32 forgets all other distances.
-        worth = _worth_here(moves, aim, state, sight)
+        worth = _worth_here(moves, aim, state, here, sight)
         if not worth < best:
             state[:] = before
             break
@@ -101,48 +138,57 @@ def descend(joint: JointTrees, moves: Moves, aim: Aim, crowd: Crowd, state: NDAr
 
 @numba.njit(cache=True, nogil=True)
 def _best_exchange(
-    joint: JointTrees,
+    leaves: Leaves,
     moves: Moves,
     aim: Aim,
     crowd: Crowd,
     state: NDArray[np.int32],
+    here: Standing,
     sight: Sight,
     best: float,
 ) -> tuple[int, int, int, float]:
-    """The move given back, alone or for another, that is worth most: it, slot, place, objective; slot -1: none is."""
-    features = joint.trees.by_rank.shape[0]
+    """The move given back, alone or for another, that is worth most: it, slot, place, objective; slot -1: none is.
+
+    Distances are to those who are near before anything is given back.
+    """
+    features = crowd.row.shape[0]
     given, slot, place = -1, -1, -1
     for back in range(state.shape[0]):
         if state[back] == moves.own[back] or not moves.price[moves.start[back] + state[back]] < np.inf:
             continue
         trial = state.copy()
         move(moves, features, trial, back, moves.own[back])
-        _look(joint, moves, aim, crowd, trial, sight)
-        held = _worth_here(moves, aim, trial, sight)
+        go(leaves, moves, here, back, moves.own[back])
+        gains_from(leaves, moves, here, sight.gains)
+        if aim.distance_price > 0.0:
+            _put(moves, crowd, trial, sight.x)
+            squares_to(sight.near, crowd.nominal, sight.x, sight.squares)
+        held = _worth_here(moves, aim, trial, here, sight)
         if held < best - LEAST_STEP:
             best, given, slot, place = held, back, back, int(moves.own[back])
-        found, to, worth = _best_move(moves, aim, crowd, trial, sight, best)
+        found, to, worth = _best_move(moves, aim, crowd, trial, here, sight, best)
         if found >= 0:
             best, given, slot, place = worth, back, found, to
+        go(leaves, moves, here, back, state[back])
     return given, slot, place, best
 
 
 @numba.njit(cache=True, nogil=True)
-def _new_sight(joint: JointTrees, moves: Moves, crowd: Crowd) -> Sight:
-    models, features = joint.base.shape[0], joint.trees.by_rank.shape[0]
-    near = min(NEIGHBOURS, crowd.place.shape[0])
+def _new_sight(leaves: Leaves, moves: Moves, crowd: Crowd) -> Sight:
+    features, near = crowd.row.shape[0], min(NEIGHBOURS, crowd.place.shape[0])
     return Sight(
-        np.empty(models), np.empty((models, moves.start[-1] + 1)), np.empty(features, np.float32),
+        np.zeros((moves.start[-1], leaves.base.shape[0])), np.empty(features, np.float32),
         np.empty((near, features), np.float32), np.empty(near, np.float32), np.empty(near, np.float32),
-        np.empty(crowd.place.shape[0], np.float32),
+        np.empty(near, np.float32), np.empty(crowd.place.shape[0], np.float32),
     )  # fmt: skip
 
 
 @numba.njit(cache=True, nogil=True)
-def _look(joint: JointTrees, moves: Moves, aim: Aim, crowd: Crowd, state: NDArray[np.int32], sight: Sight) -> None:
+def _look(
+    leaves: Leaves, moves: Moves, aim: Aim, crowd: Crowd, state: NDArray[np.int32], here: Standing, sight: Sight
+) -> None:
     """Fill in every model's gains, and the people around."""
-    for m in range(joint.base.shape[0]):
-        sight.totals[m] = gains_of(of_model(joint, m), moves, state, sight.gains[m])
+    gains_from(leaves, moves, here, sight.gains)
     if aim.distance_price > 0.0:
         _put(moves, crowd, state, sight.x)
         squares_to(crowd.place, crowd.nominal, sight.x, sight.to_all)
@@ -179,26 +225,26 @@ def _put(moves: Moves, crowd: Crowd, state: NDArray[np.int32], x: NDArray[np.flo
 
 
 @numba.njit(cache=True, nogil=True)
-def _worth_here(moves: Moves, aim: Aim, state: NDArray[np.int32], sight: Sight) -> float:
+def _worth_here(moves: Moves, aim: Aim, state: NDArray[np.int32], here: Standing, sight: Sight) -> float:
     """The objective of the state itself; inf where the model declines it."""
-    if not sight.totals[0] >= aim.goals[0]:
+    if not here.totals[0] >= aim.goals[0]:
         return np.inf
-    worth = price_of(moves, state) + _deficit(aim, sight, -1)
+    worth = price_of(moves, state) + _deficit(aim, here, sight, -1)
     if aim.distance_price > 0.0:
         worth += aim.distance_price * mean_of_nearest(sight.squares)
     return worth
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def _deficit(aim: Aim, sight: Sight, at: int) -> float:
+def _deficit(aim: Aim, here: Standing, sight: Sight, at: int) -> float:
     """What the models asked are short of, priced; `at` a place, or -1 where the state is."""
     models = aim.goals.shape[0]
     first = 1 if models > 1 else 0
     total = 0.0
     for m in range(first, models):
-        short = aim.goals[m] - sight.totals[m]
+        short = aim.goals[m] - here.totals[m]
         if at >= 0:
-            short -= sight.gains[m, at]
+            short -= sight.gains[at, m]
         if short + aim.surplus > 0.0:
             total += aim.surplus_price * (short + aim.surplus)
         if short + aim.reserve > 0.0:
@@ -207,8 +253,8 @@ def _deficit(aim: Aim, sight: Sight, at: int) -> float:
 
 
 @numba.njit(cache=True, nogil=True)
-def _best_move(
-    moves: Moves, aim: Aim, crowd: Crowd, state: NDArray[np.int32], sight: Sight, best: float
+def _best_move(  # noqa: C901  (a kernel, as `profile`)
+    moves: Moves, aim: Aim, crowd: Crowd, state: NDArray[np.int32], here: Standing, sight: Sight, best: float
 ) -> tuple[int, int, float]:
     """The single move that is worth most, and better than `best`: slot, place and objective; slot -1 where there is none."""
     paid = price_of(moves, state)
@@ -218,47 +264,61 @@ def _best_move(
         kept = paid
         if state[slot] != moves.own[slot] and moves.price[first + state[slot]] < np.inf:
             kept -= moves.price[first + state[slot]]
-        least_distance = _distance(moves, crowd, sight, slot, -1) if aim.distance_price > 0.0 else 0.0
+        least_distance = -1.0  # not known before a place asks for it
         for place in range(moves.start[slot + 1] - first):
             at = first + place
             worth = kept + moves.price[at]
             # What moved comes back by an exchange: of a place without a value the gain is not known here.
             if place == state[slot] or place == moves.own[slot] or not worth < best:
                 continue
-            if not sight.totals[0] + sight.gains[0, at] >= aim.goals[0]:
+            if not here.totals[0] + sight.gains[at, 0] >= aim.goals[0]:
                 continue
-            worth += _deficit(aim, sight, at)
+            worth += _deficit(aim, here, sight, at)
+            if not worth < best:
+                continue
             if aim.distance_price > 0.0:
+                if least_distance < 0.0:
+                    least_distance = _without(moves, crowd, sight, slot)
                 if not worth + aim.distance_price * least_distance < best:
                     continue
-                worth += aim.distance_price * _distance(moves, crowd, sight, slot, place)
+                worth += aim.distance_price * _with(moves, crowd, sight, slot, place)
             if worth < best - LEAST_STEP:
                 best, found, to = worth, slot, place
     return found, to, best
 
 
 @numba.njit(cache=True, nogil=True)
-def _distance(moves: Moves, crowd: Crowd, sight: Sight, slot: int, place: int) -> float:
-    """The mean distance to the nearest of those around, after one move; with place -1 what no move of the slot is below."""
+def _without(moves: Moves, crowd: Crowd, sight: Sight, slot: int) -> float:
+    """Fill in the squares to those around without what a slot moves; below their mean distance no move of it comes."""
     features = sight.x.shape[0]
-    sight.scratch[:] = sight.squares
+    sight.without[:] = sight.squares
     if slot < features:
-        nominal = crowd.nominal[slot]
-        for i in range(sight.scratch.shape[0]):
-            sight.scratch[i] -= square(sight.x[slot], sight.near[i, slot], nominal)
-        if place >= 0:
-            value = crowd.value[moves.start[slot] + place]
-            for i in range(sight.scratch.shape[0]):
-                sight.scratch[i] += square(value, sight.near[i, slot], nominal)
+        for i in range(sight.without.shape[0]):
+            sight.without[i] -= square(sight.x[slot], sight.near[i, slot], crowd.nominal[slot])
+    else:
+        u = slot - features
+        for k in range(moves.first_member[u], moves.first_member[u + 1]):
+            j = moves.members[k]
+            for i in range(sight.without.shape[0]):
+                sight.without[i] -= square(sight.x[j], sight.near[i, j], crowd.nominal[j])
+    return mean_of_nearest(sight.without)
+
+
+@numba.njit(cache=True, nogil=True)
+def _with(moves: Moves, crowd: Crowd, sight: Sight, slot: int, place: int) -> float:
+    """The mean distance to the nearest of those around with the slot at a place; after `_without` of the slot."""
+    features = sight.x.shape[0]
+    sight.with_it[:] = sight.without
+    if slot < features:
+        value = crowd.value[moves.start[slot] + place]
+        for i in range(sight.with_it.shape[0]):
+            sight.with_it[i] += square(value, sight.near[i, slot], crowd.nominal[slot])
     else:
         u = slot - features
         first, members = moves.first_member[u], moves.first_member[u + 1] - moves.first_member[u]
         for k in range(members):
             j = moves.members[first + k]
-            for i in range(sight.scratch.shape[0]):
-                sight.scratch[i] -= square(sight.x[j], sight.near[i, j], crowd.nominal[j])
-            if place >= 0:
-                value = crowd.of_cells[moves.first_cell[u] + place * members + k]
-                for i in range(sight.scratch.shape[0]):
-                    sight.scratch[i] += square(value, sight.near[i, j], crowd.nominal[j])
-    return mean_of_nearest(sight.scratch)
+            value = crowd.of_cells[moves.first_cell[u] + place * members + k]
+            for i in range(sight.with_it.shape[0]):
+                sight.with_it[i] += square(value, sight.near[i, j], crowd.nominal[j])
+    return mean_of_nearest(sight.with_it)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 
 from stream.forest.walk import margins_of
 from stream.recourse.feasible import Reach, reach_of
-from stream.recourse.joint import JointTrees
 from stream.recourse.lasting import EXCHANGES_MAX, Aim, Crowd, descend
 from stream.recourse.lasting_space import LastingSpace
 from stream.recourse.model import PublishedModel
 from stream.recourse.moves import Moves, moves_of, state_of, target_of
-from stream.recourse.people import distances, nearest_people, place_of, place_of_row
-from stream.recourse.within_reach import within_reach
+from stream.recourse.people import distances, nearest_people, place_of, place_of_row, place_of_rows
+from stream.recourse.within_reach import Leaves, within_reach
 
-CROWD_MAX = 256  # accepted people nearest to mid's target, among whom the search for far goes on
-STARTS_MAX = 64  # of them, the cheapest to come near to, from one of whom that search sets out as well
+CROWD_MAX = 1024  # accepted people nearest to mid's target, among whom the search for far goes on
+COMPARED_MAX = 64  # of them, the cheapest to come near to
+BESIDE_MAX = 3  # of these, from whom that search sets out as well
 LEAST_PRICE = 0.1  # of mid's target, when the reserve is priced by it
 
 Target = NDArray[np.float64]  # (features,)
@@ -35,7 +35,7 @@ class LastingQuestion:
     reach: Reach
     there: Reach
     moves: Moves
-    joint: JointTrees  # what is within reach of it
+    leaves: Leaves  # what is within reach
     cutoff: float
     accepts: Callable[[Target], bool]  # whether the model itself does
 
@@ -45,7 +45,7 @@ class LastingQuestion:
         A tier for which nothing better is found has the target of the tier before.
         """
         policy, space, reach = self.model.policy, self.space, self.reach
-        goals, unit = policy.sign * self.cutoff - self.joint.base, space.margin_unit
+        goals, unit = np.full(len(self.leaves.base), policy.sign * self.cutoff), space.deviation
         goals[0] += slack
         lasting = Aim(
             goals, policy.mid_surplus * unit, policy.mid_surplus_price / unit,
@@ -55,7 +55,7 @@ class LastingQuestion:
         if mid is None:
             return near, near
         price = policy.far_distance_price * space.genuine
-        dear = max(float(self._efforts(mid[None])[0]), LEAST_PRICE)
+        dear = max(float(self.reach.costs(mid[None], float(policy.action_cost))[0]), LEAST_PRICE)
         like_others = Aim(
             goals, policy.far_surplus * unit, policy.far_surplus_price / unit,
             policy.far_reserve * unit, policy.far_reserve_price / dear / unit, price,
@@ -65,8 +65,8 @@ class LastingQuestion:
             place = place_of_row(mid, reach.rules, reach.matrix, self.model.cells)
             around = nearest_people(space.people, self._first_accepted, place, CROWD_MAX)
         crowd = self._crowd(around)
-        beside = self._beside(around, crowd, price) if price > 0 else None
-        far = self._settled(like_others, crowd, [mid] if beside is None else [mid, beside])
+        beside = self._beside(around, crowd, price) if price > 0 else ()
+        far = self._settled(like_others, crowd, [mid, *beside])
         return mid, mid if far is None else far
 
     @property
@@ -75,10 +75,9 @@ class LastingQuestion:
 
     def _settled(self, aim: Aim, crowd: Crowd, starts: list[Target]) -> Target | None:
         """Descend from each start, then exchange from where it ends best; None where the model declines what comes of it."""
-        states = [state_of(self.there, self.moves, start, self.space.cells.of(start[None])[0]) for start in starts]
-        worth = [descend(self.joint, self.moves, aim, crowd, state, 0) for state in states]
-        state = states[int(np.argmin(worth))]  # of equal ones the first
-        worth_it = descend(self.joint, self.moves, aim, crowd, state, EXCHANGES_MAX)
+        known = self.there, self.moves
+        states = [state_of(*known, start, self.space.cells, self.model.cells) for start in starts]
+        worth_it, state = descend(self.leaves, self.moves, aim, crowd, np.array(states), EXCHANGES_MAX)
         target = target_of(self.there, state)
         return None if math.isinf(worth_it) or not self.accepts(target) else target
 
@@ -100,35 +99,21 @@ class LastingQuestion:
             of_cells=np.where(still, row[features], place_of(alternatives.value, features, *known)),
         )
 
-    def _beside(self, around: NDArray[np.int64], crowd: Crowd, price: float) -> Target | None:
-        """Of the people around, go as near as permitted to the one with whom that is worth most; None: to nobody."""
+    def _beside(self, around: NDArray[np.int64], crowd: Crowd, price: float) -> Sequence[Target]:
+        """Go as near as permitted to those of the people around with whom that is worth most, the best first."""
         reach, policy = self.reach, self.model.policy
         targets = reach.project(reach.matrix.cells[around])
-        efforts = self._efforts(targets)
-        cheapest = np.argsort(efforts, kind="stable")[:STARTS_MAX]
+        efforts = reach.costs(targets, float(policy.action_cost))
+        cheapest = np.argsort(efforts, kind="stable")[:COMPARED_MAX]
         accepted = policy.sign * margins_of(self.model.forest, targets[cheapest]).astype(np.float64) >= (
             policy.sign * self.cutoff
         )
         kept = cheapest[accepted]
         if not len(kept):
-            return None
-        places = np.array(
-            [place_of_row(targets[k], reach.rules, reach.matrix, self.model.cells) for k in kept.tolist()]
-        )
+            return ()
+        places = place_of_rows(targets[kept], reach.rules, reach.matrix, self.model.cells)
         worth = efforts[kept] + price * distances(crowd.place, crowd.nominal, places)
-        best: Target = targets[kept[int(worth.argmin())]]
-        return best
-
-    def _efforts(self, targets: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What targets cost, actions included. Shape: (n, features) -> (n,)."""
-        reach, rules = self.reach, self.reach.rules.rules
-        unordered = [r.type == "category" or r.is_unrecorded(x) for r, x in zip(rules, reach.row.tolist(), strict=True)]
-        with np.errstate(over="ignore"):
-            scaled = np.where(unordered, 1.0, np.abs(targets - reach.row) / reach.matrix.scales)
-            dear = np.array([rule.cost for rule in rules]) * scaled + self.model.policy.action_cost
-        moved = (targets != reach.row) & ~np.isnan(targets)
-        cost: NDArray[np.float64] = np.where(moved, dear, 0.0).sum(axis=1)
-        return cost
+        return list(targets[kept[np.argsort(worth, kind="stable")[:BESIDE_MAX]]])
 
 
 def lasting_question(
@@ -143,13 +128,14 @@ def lasting_question(
     cells = space.cells.of(reach.row[None])[0]
     there = reach_of(reach.rules, reach.matrix, space.landings, row=reach.row, cells=cells, mutability=reach.mutability)
     moves = moves_of(there, float(model.policy.action_cost))
+    searched = model.shadows.ring(reach.row)[: model.shadows.searched]
     return LastingQuestion(
         model=model,
         space=space,
         reach=reach,
         there=there,
         moves=moves,
-        joint=within_reach(space.joint, moves),
+        leaves=within_reach(space.joint, moves, np.array([0, *(1 + k for k in searched)])),
         cutoff=cutoff,
         accepts=accepts,
     )

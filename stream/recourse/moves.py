@@ -13,6 +13,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from stream.recourse.cells import Cells
 from stream.recourse.feasible import Reach
 from stream.recourse.profiles import CellTrees, profile, weight_reached
 
@@ -61,15 +62,23 @@ def no_moves(trees: CellTrees) -> Moves:
     return Moves(trees.start, own, price, starts, empty, starts, empty)
 
 
-def state_of(reach: Reach, moves: Moves, target: NDArray[np.float64], cells: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Give the state of a target row that was made of a person's moves. Shapes: target, cells (features,) -> (slots,)."""
-    state = np.concatenate([cells, np.zeros(len(moves.own) - len(cells), np.int32)]).astype(np.int32)
-    for u in range(len(state) - len(cells)):
+def state_of(reach: Reach, moves: Moves, target: NDArray[np.float64], cells: Cells, known: Cells) -> NDArray[np.int32]:
+    """Give the state of a target row that was made of a person's moves. Shapes: target (features,) -> (slots,).
+
+    `cells` are those of `moves`; `known` those in which the target was made, which part values less finely or as much. Of a
+    unit that is the alternative with the target's cells, else the cheapest in its `known` cells, else the own one.
+    """
+    at_cells = cells.of(target[None])[0]
+    state = np.concatenate([at_cells, np.zeros(len(moves.own) - len(at_cells), np.int32)]).astype(np.int32)
+    for u in range(len(state) - len(at_cells)):
         at = moves.members[moves.first_member[u] : moves.first_member[u + 1]]
-        values = reach.alternatives.of(u)[1]
-        state[len(cells) + u] = (
-            ((values == target[at]) | (np.isnan(values) & np.isnan(target[at]))).all(axis=1).argmax()
-        )
+        own_cells, values = reach.alternatives.of(u)
+        same = (own_cells == at_cells[at]).all(axis=1)
+        if not same.any():
+            coarse = [known.of_column(j, values[:, k]) == known.cell(j, target[j]) for k, j in enumerate(at.tolist())]
+            same = np.logical_and.reduce(coarse)
+        state[len(at_cells) + u] = same.argmax()
+        state[at] = own_cells[same.argmax()]
     return state
 
 

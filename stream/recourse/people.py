@@ -1,8 +1,10 @@
 """How far a row lies from people whom the model accepts: the mean distance to the five nearest of them.
 
-Source: the paper's manifold distance (Luzio 2026, section Evaluation). A number's distance is in scales; another category, or a
-value on one side alone, counts one, as it does in the ranking. People are known by their cells alone, so that no value of
-one of them decides what is asked of another. Squares are float32, added in the features' order.
+Source: the paper's manifold distance (Luzio 2026, section Evaluation). A number's distance is in scales, and where there is
+none it stands at the pool's median: that it is not known makes nobody unlike others. Another category, or one on one side
+alone, counts one, as it does in the ranking. People are known by their cells alone, each placed where
+many who share the cell are, so that no value of one of them decides what is asked of another. Squares are float32, added in
+the features' order.
 """
 
 from __future__ import annotations
@@ -20,50 +22,65 @@ from stream.recourse.leaf_matrix import LeafMatrix, without_no_record
 
 NEAREST = 5
 FARTHEST = np.float32(1e9)  # of one feature: squares of such, and their sums, stay finite
+CROWDED = 20  # people in a cell: with fewer, their median could be one person's own value
+MEDIANS_AMONG_MAX = 32_768  # people, evenly chosen, whose medians are taken: it is done whenever a bundle is opened
 GENUINE_SAMPLE = 256  # accepted people whose own distance to the others is measured
 GENUINE_AMONG_MAX = 32_768  # of these others, evenly chosen, for it is measured whenever a bundle is opened
 
 
 class People(NamedTuple):
-    """Rows in scales, categories by cell. Shapes: place (n, features) float32, NaN where there is no value; nominal (features,)."""
+    """Rows in scales, categories by cell. Shapes: place (n, features) float32, NaN of no category; nominal (features,)."""
 
     place: NDArray[np.float32]
     nominal: NDArray[np.bool_]
 
 
 def people_of(rules: FeatureRules, matrix: LeafMatrix, cells: Cells) -> People:
-    """Place the whole pool, each value in the middle of its cell: nobody is nothing more to us than that.
+    """Place the whole pool, each number where its cell is: nobody is nothing more to us than that.
 
-    `cells` are those of `matrix`. A cell without an end has its other end for a middle; a value of no record is none.
+    `cells` are those of `matrix`. A number of no record is none, and stands at the pool's median.
     """
     place = np.empty(matrix.cells.shape, np.float32)
     nominal = _nominal(rules)
+    among = np.unique(np.linspace(0, len(place) - 1, MEDIANS_AMONG_MAX).astype(np.int64))
     for j in range(len(rules.rules)):
-        middle = (
-            np.arange(cells.count(j), dtype=np.float64) if nominal[j] else _middles(cells, j, float(matrix.medians[j]))
-        )
-        place[:, j] = _in_scales(middle, np.where(nominal[j], 1.0, matrix.scales[j]))[matrix.cells[:, j]]
-    place[np.isnan(matrix.rows)] = np.nan
-    return People(place, nominal)
+        where = np.arange(cells.count(j), dtype=np.float64)
+        if not nominal[j]:
+            where = _middles(cells, j, float(matrix.medians[j]))
+            _put_medians(where, matrix.cells[among, j], matrix.rows[among, j])
+        place[:, j] = _in_scales(where, np.where(nominal[j], 1.0, matrix.scales[j]))[matrix.cells[:, j]]
+    unknown = np.where(nominal, np.nan, _in_scales(matrix.medians, matrix.scales)).astype(np.float32)
+    return People(np.where(np.isnan(matrix.rows), unknown, place), nominal)
 
 
 def place_of(
     values: NDArray[np.float64], features: NDArray[np.int64], rules: FeatureRules, matrix: LeafMatrix, cells: Cells
 ) -> NDArray[np.float32]:
-    """Place single values: numbers in scales, categories by their cells. Shapes: values, features (n,) -> (n,); NaN of none."""
-    nominal = _nominal(rules)
-    found = _in_scales(values, matrix.scales[features])
-    for j in np.flatnonzero(nominal).tolist():
-        own = (features == j) & ~np.isnan(values)
-        found[own] = cells.of_column(j, values[own])
+    """Place single values, NaN where there is none. Shapes: values, features (n,) -> (n,), as of `People`."""
+    found = _in_scales(np.where(np.isnan(values), matrix.medians[features], values), matrix.scales[features])
+    for j in np.flatnonzero(_nominal(rules)).tolist():
+        own = features == j
+        known = own & ~np.isnan(values)
+        found[own] = np.nan
+        found[known] = cells.of_column(j, values[known])
     return found
+
+
+def place_of_rows(
+    rows: NDArray[np.float64], rules: FeatureRules, matrix: LeafMatrix, cells: Cells
+) -> NDArray[np.float32]:
+    """Place people's rows, each as if alone. Shape: (n, features) -> (n, features)."""
+    features = np.tile(np.arange(rows.shape[1]), len(rows))
+    placed = place_of(without_no_record(rows, rules).ravel(), features, rules, matrix, cells)
+    return placed.reshape(rows.shape)
 
 
 def place_of_row(
     row: NDArray[np.float64], rules: FeatureRules, matrix: LeafMatrix, cells: Cells
 ) -> NDArray[np.float32]:
     """Place one person's row. Shape: (features,)."""
-    return place_of(without_no_record(row[None], rules)[0], np.arange(len(row)), rules, matrix, cells)
+    placed: NDArray[np.float32] = place_of_rows(row[None], rules, matrix, cells)[0]
+    return placed
 
 
 def _nominal(rules: FeatureRules) -> NDArray[np.bool_]:
@@ -77,7 +94,10 @@ def _in_scales(values: NDArray[np.float64], scales: NDArray[np.float64]) -> NDAr
 
 
 def _middles(cells: Cells, j: int, median: float) -> NDArray[np.float64]:
-    """The middle of each cell of a number; NaN for that of missing, and the pool's median where a cell has no end."""
+    """The middle of each cell of a number, of one without an end its other end, and the pool's median where there is none.
+
+    It is NaN for the cell of missing.
+    """
     found = np.zeros(cells.count(j))
     for cell in range(len(found)):
         if cells.is_missing(j, cell):
@@ -86,6 +106,17 @@ def _middles(cells: Cells, j: int, median: float) -> NDArray[np.float64]:
         ends = [end for end in (cells.smallest(j, cell), cells.largest(j, cell)) if math.isfinite(end)]
         found[cell] = sum(end / len(ends) for end in ends) if ends else median
     return found
+
+
+def _put_medians(where: NDArray[np.float64], cells: NDArray[np.int32], values: NDArray[np.float64]) -> None:
+    """Fill in the median of the values in each cell that is crowded. Shapes: where (cells,); cells, values (n,), NaN for none."""
+    known = ~np.isnan(values)
+    order = np.lexsort((values[known], cells[known]))
+    sorted_cells, sorted_values = cells[known][order], values[known][order]
+    crowded, first, count = np.unique(sorted_cells, return_index=True, return_counts=True)
+    for cell, begin, size in zip(crowded.tolist(), first.tolist(), count.tolist(), strict=True):
+        if size >= CROWDED:
+            where[cell] = np.median(sorted_values[begin : begin + size])
 
 
 def genuine_distance(people: People, first: int) -> float:

@@ -29,15 +29,15 @@ class Policy:
     epsilon: float = 0.0  # surplus in margin that a comparator must have past the cutoff (paper, Eligibility)
     beta: float = 1.0  # weight of the feature distance in the ranking (paper, Ranking)
     action_cost: float = 0.12  # price of each action beside its effort, in scales: keeps lists short
-    # Margin past the cutoff, in log odds, that a target should have with each shadow (without any, with the model
-    # itself), and the price, in scales, of one that they are short of on average:
-    mid_surplus: float = 1.3
-    mid_surplus_price: float = 6.0
-    far_surplus: float = 0.75
-    far_surplus_price: float = 7.0
-    far_reserve: float = 2.75  # wished for besides, where lasting is cheap: its price is
-    far_reserve_price: float = 3.0  # this, divided by what mid's target costs
-    far_distance_price: float = 3.5  # of one scale of distance to accepted people, where these lie one scale apart
+    # Margin past the cutoff, in deviations between models, that a target should have with each shadow (without any,
+    # with the model itself), and the price, in scales, of one that they are short of on average:
+    mid_surplus: float = 2.5
+    mid_surplus_price: float = 3.0
+    far_surplus: float = 1.3
+    far_surplus_price: float = 3.5
+    far_reserve: float = 7.0  # wished for besides, where lasting is cheap: its price is
+    far_reserve_price: float = 1.8  # this, divided by what mid's target costs
+    far_distance_price: float = 3.4  # of one scale of distance to accepted people, where these lie one scale apart
     scale: Scale = "guarded"  # what counts as one in efforts and the ranking; the paper's is "deviation"
     band_size: int = 256  # rows of the cutoff band that reasons are measured against
     expiry_days: int = 90  # event_time + this: until when a recommendation may be acted on

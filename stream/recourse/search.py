@@ -28,6 +28,7 @@ from stream.recourse.least_effort import cheapened, least_effort
 from stream.recourse.model import PublishedModel
 from stream.recourse.moves import Moves, moves_of, state_of, target_of
 from stream.recourse.proof import prove_for
+from stream.recourse.ranking import Ranking
 
 TIERS: tuple[TierName, ...] = ("near", "mid", "far")
 FIRST_CHUNK, CHUNK_MAX = 16, 1024  # candidates projected and scored at once; most queries stop in the first few
@@ -57,16 +58,16 @@ class Found:
     proven: bool = False
 
 
-def targets_of(model: PublishedModel, reach: Reach, scores: NDArray[np.float64], *, first: int, cutoff: float) -> Found:
+def targets_of(model: PublishedModel, reach: Reach, ranking: Ranking, *, first: int, cutoff: float) -> Found:
     """Find a target for each tier, or for none.
 
-    Shapes: scores (n - first,) of the comparators matrix[first:], which ascend by what the model says of them, so
+    `ranking` is of the comparators matrix[first:], which ascend by what the model says of them, so
     that the terciles of the paper are slices. `cutoff` is a native margin; accepted means at or past it.
     Ties in score go to the comparator nearer to the cutoff.
     """
-    if not len(scores):
+    if not len(ranking):
         return Found(targets=())
-    query = _Query(model=model, reach=reach, scores=scores, first=first, cutoff=cutoff)
+    query = _Query(model=model, reach=reach, ranking=ranking, first=first, cutoff=cutoff)
     return query.walked_all() if model.lasting is None else query.searched_all(model.lasting)
 
 
@@ -76,13 +77,13 @@ class _Query:
 
     model: PublishedModel
     reach: Reach
-    scores: NDArray[np.float64]
+    ranking: Ranking
     first: int
     cutoff: float
 
     @property
     def _terciles(self) -> list[tuple[int, int]]:
-        bounds = [len(self.scores) * k // len(TIERS) for k in range(len(TIERS) + 1)]
+        bounds = [len(self.ranking) * k // len(TIERS) for k in range(len(TIERS) + 1)]
         return list(pairwise(bounds))
 
     def searched_all(self, space: LastingSpace) -> Found:
@@ -90,7 +91,7 @@ class _Query:
         model = self.model
         moves = moves_of(self.reach, float(model.policy.action_cost))
         near = self._accepted(lambda gap: least_effort(model.trees, moves, gap))
-        if near is None and (walked := self._walked(*self._terciles[0])) is not None:
+        if near is None and (walked := self._walked(self.ranking.scores(), *self._terciles[0])) is not None:
             near = self._cheapened(moves, walked[2])
         if near is None:
             outcome, near = prove_for(model.forest, model.trees, self.reach, cutoff=self.cutoff, sign=model.policy.sign)
@@ -104,15 +105,15 @@ class _Query:
     def _beside(self, k: int, target: NDArray[np.float64]) -> TierTarget:
         """Put the best-ranked comparator of the k-th tier's tercile beside its target."""
         low, high = self._terciles[k]
-        inside = self.scores[low:high]
-        comparator = self.first + (low + int(inside.argmax()) if len(inside) else int(self.scores.argmax()))
-        return TierTarget(tier=TIERS[k], rank=0, from_tercile=bool(len(inside)), comparator=comparator, target=target)
+        inside = low < high
+        comparator = self.first + (self.ranking.best(low, high) if inside else self.ranking.best(0, len(self.ranking)))
+        return TierTarget(tier=TIERS[k], rank=0, from_tercile=inside, comparator=comparator, target=target)
 
     def walked_all(self) -> Found:
         """Walk down the ranking for every tier."""
-        found = []
+        found, scores = [], self.ranking.scores()
         for tier, (low, high) in zip(TIERS, self._terciles, strict=True):
-            walked = self._walked(low, high)
+            walked = self._walked(scores, low, high)
             if walked is None:  # it looked at everyone, so no other tier finds one either
                 break
             rank, comparator, target = walked
@@ -120,11 +121,11 @@ class _Query:
             found.append(TierTarget(tier=tier, rank=rank, from_tercile=inside, comparator=comparator, target=target))
         return Found(targets=tuple(found))
 
-    def _walked(self, low: int, high: int) -> _Walked | None:
+    def _walked(self, scores: NDArray[np.float64], low: int, high: int) -> _Walked | None:
         """Walk down the tercile's ranking, then everyone else's, and give back what its least score does not need."""
         forest, reach, sign = self.model.forest, self.reach, self.model.policy.sign
         floor = float(sign * reach.matrix.margins[self.first + low]) if low < high else sign * self.cutoff
-        ranked = _ranked(self.scores, low, high)
+        ranked = _ranked(scores, low, high)
         walked = _walk(forest, reach, ranked, first=self.first, cutoff=self.cutoff, sign=sign, aim=floor)
         if walked is None:
             return None
@@ -134,7 +135,7 @@ class _Query:
 
     def _cheapened(self, moves: Moves, target: NDArray[np.float64]) -> NDArray[np.float64]:
         """Polish what was found elsewhere; without a cheaper target that the model accepts, it stays."""
-        start = state_of(self.reach, moves, target, self.model.cells.of(target[None])[0])
+        start = state_of(self.reach, moves, target, self.model.cells, self.model.cells)
         cheaper = self._accepted(lambda gap: cheapened(self.model.trees, moves, gap, start))
         return target if cheaper is None else cheaper
 
@@ -173,7 +174,8 @@ def _moved(row: NDArray[np.float64], target: NDArray[np.float64]) -> list[int]:
 def prune(forest: Forest, reach: Reach, target: NDArray[np.float64], *, floor: float, sign: int) -> NDArray[np.float64]:
     """Give moves back, the dearest first, as long as sign * margin stays at or above `floor`.
 
-    Shapes: (features,) -> (features,). A group is given back whole. At most one round a move.
+    Shapes: (features,) -> (features,). Features that move together are given back as one: a group, and a driver with
+    all that follows it. At most one round a move.
     """
     grouped = {j: members for members in groups(reach.rules) for j in members}
     moved = _moved(reach.row, target)

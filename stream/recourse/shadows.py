@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import zlib
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from stream.forest.trees import Forest
 
@@ -14,20 +17,35 @@ SEARCHED_SHARE: Final = Fraction(7, 10)  # of all shadows; the others only judge
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shadows:
-    """The shadows of a model, of its features and its link. A model may have none of either.
+    """The shadows of a model, of its features and its link. A model may have none.
 
-    The search asks those `searched`, so what they accept is no evidence; the share that is published is of those
-    `held_out`.
+    The search asks some of them, so what these accept is no evidence; the share that is published is of the others, which
+    are held out. They stand in a ring, and each applicant's begins elsewhere: no one shadow judges everybody, and over many
+    applicants the share is that of all.
     """
 
-    searched: tuple[Forest, ...] = ()
-    held_out: tuple[Forest, ...] = ()
+    forests: tuple[Forest, ...] = ()
+
+    @property
+    def searched(self) -> int:
+        """How many are searched for one applicant: `SEARCHED_SHARE` of all, rounded down."""
+        return int(SEARCHED_SHARE * len(self.forests))
+
+    @property
+    def held_out(self) -> int:
+        """How many are held out."""
+        return len(self.forests) - self.searched
+
+    def ring(self, row: NDArray[np.float64]) -> list[int]:
+        """Give the numbers of all shadows as an applicant asks them: first those searched, then those held out.
+
+        Shape: row (features,). Equal rows have equal rings: -0.0 is 0.0, and every NaN the same.
+        """
+        if not self.forests:
+            return []
+        same = np.where(np.isnan(row), np.nan, row + 0.0).astype("<f8")
+        first = zlib.crc32(same.tobytes()) % len(self.forests)
+        return [(first + k) % len(self.forests) for k in range(len(self.forests))]
 
 
 NO_SHADOWS: Final = Shadows()
-
-
-def parted(forests: Sequence[Forest]) -> Shadows:
-    """Say which shadows are searched, the first `SEARCHED_SHARE` of them, rounded down, and which are held out."""
-    searched = int(SEARCHED_SHARE * len(forests))
-    return Shadows(searched=tuple(forests[:searched]), held_out=tuple(forests[searched:]))

@@ -177,7 +177,7 @@ def test_threads_seeds_and_devices_are_the_builds_own(tmp_path: Path, form: str)
 def test_rounds_are_what_is_trained(plain: ShadowInputs) -> None:
     """Given more rounds than the model has trees, the shadows have as many trees as rounds."""
     built = plain.train(2, train_json=plain.train_json(rounds=TREES + 3))
-    assert [forest.trees for forest in open_bundle(built.folder).shadows.searched] == [TREES + 3]
+    assert [forest.trees for forest in open_bundle(built.folder).shadows.forests] == 2 * [TREES + 3]
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_rows_without_an_outcome_are_not_learnt_from(plain: ShadowInputs, form: 
     cut = plain.made.pool.assign(outcome=target()).head(known)
     cut.to_csv(plain.folder / "cut.csv", index=False)
     without = open_bundle(plain.train(1, "cut", pool_path=plain.folder / "cut.csv").folder)
-    assert with_gaps.shadows.held_out[0].digest == without.shadows.held_out[0].digest
+    assert with_gaps.shadows.forests[0].digest == without.shadows.forests[0].digest
     assert len(with_gaps.matrix) == len(without.matrix) + 40
 
 
@@ -227,7 +227,7 @@ def test_a_share_is_an_outcome_where_the_objective_takes_shares(tmp_path: Path) 
     """Given cross_entropy and outcomes between 0 and 1, shadows are trained; outcomes beyond 1 are refused."""
     given = shadow_inputs(tmp_path, lightgbm("share", objective="cross_entropy"), objective="cross_entropy")
     given.write_pool(target("share"))
-    (shadow,) = open_bundle(given.train(1).folder).shadows.held_out
+    (shadow,) = open_bundle(given.train(1).folder).shadows.forests
     assert np.ptp(margins_of(shadow, given.coded())) > 0
     given.write_pool(target("share") * 2)
     with pytest.raises(ConfigurationError, match="must hold numbers from 0 to 1"):
@@ -239,7 +239,7 @@ def test_an_amount_is_an_outcome_of_a_regression(tmp_path: Path) -> None:
     params: dict[str, Any] = {"objective": "reg:squarederror"}
     given = shadow_inputs(tmp_path, xgboost("amount", **params), **params)
     given.write_pool(target("amount"))
-    assert len(open_bundle(given.train(2).folder).shadows.searched) == 1
+    assert open_bundle(given.train(2).folder).shadows.searched == 1
 
 
 def test_training_is_told_as_it_goes(plain: ShadowInputs) -> None:

@@ -20,7 +20,7 @@ from stream.demo.embedded_redis import EmbeddedRedis
 from stream.errors import ConfigurationError, CorruptionError, MachineMismatch, ModelRefused, ProbeMismatch
 from stream.forest.trees import Forest
 from stream.forest.walk import margins_of
-from stream.recourse.shadows import NO_SHADOWS, parted
+from stream.recourse.shadows import NO_SHADOWS, Shadows
 from stream.wire import leaf_cache
 from stream.wire.clients import redis_client
 from tests.bundle.inputs import content_of
@@ -57,12 +57,12 @@ def test_a_shadow_is_what_the_library_trains_on_its_bootstrap(tmp_path: Path, ki
     given = made_of(kind, tmp_path)
     built = given.train(2)
     model = open_bundle(built.folder)
-    (searched,), (held_out,) = model.shadows.searched, model.shadows.held_out
-    for number, shadow in enumerate((searched, held_out)):
+    one, other = model.shadows.forests
+    for number, shadow in enumerate((one, other)):
         booster, pool = given.retrained(number), given.coded()
         assert margins_of(shadow, pool).tobytes() == given.margins(booster).tobytes()
         assert margins_of(shadow, pool).tobytes() != margins_of(model.forest, pool).tobytes()
-    assert searched.digest != held_out.digest
+    assert one.digest != other.digest
 
 
 @pytest.mark.parametrize("kind", ["xgboost words", "lightgbm words"])
@@ -82,11 +82,28 @@ def test_the_same_inputs_train_the_same_shadows(tmp_path: Path, kind: str) -> No
     ("count", "searched"), [(0, 0), (1, 0), (2, 1), (3, 2), (4, 2), (5, 3), (10, 7), (35, 24), (64, 44)]
 )
 def test_seven_of_ten_are_searched(count: int, searched: int) -> None:
-    """Given some shadows, the first 70 %, rounded down, are searched and all others held out; a single one is held out."""
-    forests: Any = [object() for _ in range(count)]
-    parts = parted(forests)
-    assert [*parts.searched, *parts.held_out] == forests
-    assert len(parts.searched) == searched
+    """Given some shadows, 70 % of them, rounded down, are searched for an applicant and all others held out; a single one is held out."""
+    forests: Any = tuple(object() for _ in range(count))
+    shadows = Shadows(forests=forests)
+    assert (shadows.searched, shadows.held_out) == (searched, count - searched)
+    assert sorted(shadows.ring(np.array([1.0, np.nan]))) == list(range(count))
+
+
+def test_every_shadow_is_held_out_for_its_share_of_applicants() -> None:
+    """Given ten shadows and many applicants, each is searched for about seven of ten of them, in the order of the ring; equal rows, however zero and NaN are spelled, have equal rings."""
+    forests: Any = tuple(range(10))
+    shadows, rng = Shadows(forests=forests), np.random.default_rng(6)
+    rows = np.round(rng.normal(0, 3, (2_000, 4)), 1)
+    rows[rng.random(rows.shape) < 0.1] = np.nan
+    counted = np.zeros(10, np.int64)
+    for row in rows:
+        ring = shadows.ring(row)
+        assert [k - ring[0] for k in ring] == [k if k + ring[0] < 10 else k - 10 for k in range(10)]
+        counted[ring[: shadows.searched]] += 1
+        spelled = np.where(row == 0.0, -0.0, row)
+        spelled[np.isnan(row)] = -np.nan
+        assert shadows.ring(spelled) == ring
+    assert (np.abs(counted - 1_400) < 100).all()  # five deviations of a binomial are 102
 
 
 def test_the_manifest_tells_of_the_shadows(plain: ShadowInputs) -> None:
@@ -115,14 +132,14 @@ def saved(given: ShadowInputs, name: str, booster: Any) -> Path:
 
 @pytest.mark.parametrize("kind", ["xgboost", "lightgbm"])
 def test_given_models_keep_their_order(tmp_path: Path, kind: str) -> None:
-    """Given three model files, the first two are searched and the other held out, in the order in which they were given, byte for byte."""
+    """Given three model files, they stand in the ring in the order in which they were given, byte for byte; two are searched for an applicant."""
     given = made_of(kind, tmp_path)
     paths = [saved(given, f"v{i}{given.made.suffix}", given.retrained(i)) for i in (5, 3, 4)]
     built = given.build(shadow_model_paths=paths)
     shadows = open_bundle(built.folder).shadows
-    for shadow, number in zip((*shadows.searched, *shadows.held_out), (5, 3, 4), strict=True):
+    for shadow, number in zip(shadows.forests, (5, 3, 4), strict=True):
         assert margins_of(shadow, given.coded()).tobytes() == given.margins(given.retrained(number)).tobytes()
-    assert len(shadows.searched) == 2
+    assert (shadows.searched, shadows.held_out) == (2, 1)
     for i, path in enumerate(paths):
         assert (built.folder / "shadows" / f"0{i}{path.suffix}").read_bytes() == path.read_bytes()
     assert built.manifest["shadows"] is not None
@@ -138,7 +155,7 @@ def test_a_given_model_with_its_features_in_another_order_is_aligned(plain: Shad
     matrix = xgb.DMatrix(rows[:, order], target(), feature_names=names, nthread=1)
     booster = xgb.train({"objective": "binary:logistic", "max_depth": 2, "nthread": 1}, matrix, 7)
     built = plain.build(shadow_model_paths=[saved(plain, "before.ubj", booster)])
-    (shadow,) = open_bundle(built.folder).shadows.held_out
+    (shadow,) = open_bundle(built.folder).shadows.forests
     assert shadow.features == NAMES
     assert margins_of(shadow, rows).tobytes() == booster.predict(matrix, output_margin=True).tobytes()
     assert plain.made.pool[names[0]].equals(table()[names[0]])
@@ -150,7 +167,7 @@ def test_a_given_model_with_the_same_categories_is_taken(tmp_path: Path, kind: s
     make, how, params = KINDS[kind]
     given, earlier = made_of(kind, tmp_path), make(**how, **params, learns="accepted", min_child_weight=3)
     path = other_model(given, earlier.content, earlier.suffix)
-    (shadow,) = open_bundle(given.build(shadow_model_paths=[path]).folder).shadows.held_out
+    (shadow,) = open_bundle(given.build(shadow_model_paths=[path]).folder).shadows.forests
     theirs = owner_of(shadow, earlier.content).ask(given.coded()).margins
     assert margins_of(shadow, given.coded()).tobytes() == theirs.tobytes()
     assert len(np.unique(theirs)) > 2
@@ -162,7 +179,7 @@ def test_the_choice_of_trees_holds_for_shadows_too(tmp_path: Path, trees: Any) -
     given = shadow_inputs(tmp_path, xgboost())
     earlier = stopped(trees=trees, max_depth=2)
     path = other_model(given, earlier.content)
-    (shadow,) = open_bundle(given.build(shadow_model_paths=[path], trees=trees).folder).shadows.held_out
+    (shadow,) = open_bundle(given.build(shadow_model_paths=[path], trees=trees).folder).shadows.forests
     assert shadow.trees == {"best": 2, "all": 4}[trees]
     with pytest.raises(ModelRefused, match=r"--shadow-models .*before\.json: .*say --trees best"):
         given.build("other", shadow_model_paths=[path])
@@ -320,7 +337,7 @@ def test_a_changed_byte_of_a_shadow_is_found(plain: ShadowInputs) -> None:
 
 
 def test_shadows_come_through_the_cache_and_from_a_uri(tmp_path: Path, plain: ShadowInputs) -> None:
-    """Given a bundle with shadows, what Redis and a file URI give back opens with the same shadows in the same roles."""
+    """Given a bundle with shadows, what Redis and a file URI give back opens with the same shadows in the same order."""
     built = plain.train(3)
     due = open_bundle(built.folder).shadows
     with EmbeddedRedis() as server:
@@ -330,7 +347,5 @@ def test_shadows_come_through_the_cache_and_from_a_uri(tmp_path: Path, plain: Sh
     fetch_bundle(built.folder.as_uri(), tmp_path / "fetched", bundle_sha256=digest)
     for copy in ("cached", "fetched"):
         found = open_bundle(tmp_path / copy).shadows
-        for role in ("searched", "held_out"):
-            ours, theirs = getattr(due, role), getattr(found, role)
-            assert [forest.digest for forest in ours] == [forest.digest for forest in theirs]
-    assert (len(due.searched), len(due.held_out)) == (2, 1)
+        assert [forest.digest for forest in due.forests] == [forest.digest for forest in found.forests]
+    assert len(due.forests) == 3

@@ -15,7 +15,7 @@ from stream.recourse.features import rules_for
 from stream.recourse.leaf_matrix import build_leaf_matrix
 from stream.recourse.model import PublishedModel, published_model
 from stream.recourse.policy import Policy
-from stream.recourse.shadows import parted
+from stream.recourse.shadows import Shadows
 from tests.evaluation.baselines.interface import Rows, Setting
 from tests.evaluation.datasets import features_toml
 from tests.evaluation.training import Kind, bootstraps, forest_of
@@ -53,7 +53,7 @@ def published(setting: Setting, kind: Kind, shadows: int) -> PublishedModel:
         threshold=0.5,
         threshold_scale="probability",
         audit_trees=True,
-        shadows=parted([forest_of(booster, setting.library) for booster in trained]),
+        shadows=Shadows(forests=tuple(forest_of(booster, setting.library) for booster in trained)),
     )
 
 

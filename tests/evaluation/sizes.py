@@ -31,7 +31,7 @@ class Size:
     datasets: tuple[str, ...] = DATASETS
     repeats: int = 4
     splits_max: int = 4 * FOLDS
-    queries: int = 50
+    queries: int = 25
     trees: int = 300
     depth: int = 4
     # Other libraries, depths and numbers of trees, on the first splits of the same cross-validation.
@@ -39,7 +39,7 @@ class Size:
     other_depths: tuple[int, ...] = (4, 6, 8)
     other_trees: tuple[int, ...] = (300, 800)
     other_splits: int = 1
-    other_queries: int = 40
+    other_queries: int = 20
     other_retrained: int = 3
     other_shadows: int = 5
     # Of the main setting and the bars.

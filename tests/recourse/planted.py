@@ -60,7 +60,7 @@ def planted(
 def planted_family(
     rng: np.random.Generator, library: Library, sorts: tuple[Sort, ...], *, models: int, trees: int, depth: int
 ) -> tuple[list[Forest], int]:
-    """Plant a model and shadows of it, each of up to so many trees, and choose the sign of what is better."""
+    """Plant a model and shadows of it, each of up to so many trees and with its own base, and choose the sign of what is better."""
     missing = SENTINEL if library == "xgboost" and rng.random() < 0.5 else None
     saved = [
         _trees(
@@ -68,12 +68,14 @@ def planted_family(
         )
         for _ in range(models)
     ]
-    return [plant(one, _kind(library, sorts, missing)) for one in saved], int(rng.choice([1, -1]))
+    kinds = [_kind(library, sorts, missing, base_margin=float(rng.integers(-8, 9)) / 8) for _ in saved]
+    return [plant(one, own) for one, own in zip(saved, kinds, strict=True)], int(rng.choice([1, -1]))
 
 
-def _kind(library: Library, sorts: tuple[Sort, ...], missing: float | None) -> Kind:
+def _kind(library: Library, sorts: tuple[Sort, ...], missing: float | None, *, base_margin: float = 0.0) -> Kind:
     names = tuple(f"f{j}" for j in range(len(sorts)))
-    return kind(library, names, is_category=tuple(s == "category" for s in sorts), missing=missing)
+    is_category = tuple(s == "category" for s in sorts)
+    return kind(library, names, is_category=is_category, missing=missing, base_margin=base_margin)
 
 
 def _trees(

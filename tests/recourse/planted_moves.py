@@ -12,6 +12,7 @@ from stream.recourse.cells import Cells, cells_of, common_cells
 from stream.recourse.joint import JointTrees, joint_trees
 from stream.recourse.moves import Moves
 from stream.recourse.profiles import cell_trees
+from stream.recourse.within_reach import Leaves, within_reach
 from tests.recourse.lenders import Library, Rows
 from tests.recourse.planted import CellsOfRow, Planted, Sort, planted_family
 
@@ -78,25 +79,46 @@ class Case:
         """What the leaves of model m sum to in each state, in integers. Shapes: (n, slots) -> (n,)."""
         return self.models[m].sums(np.ascontiguousarray(states[:, : self.features]))
 
+    def margins(self, states: CellsOfRow) -> Rows:
+        """What every model says of each state, its base among it; more is better. Shapes: (n, slots) -> (n, models)."""
+        base = [self.sign * float(model.forest.base_margin) for model in self.models]
+        return np.column_stack([self.sums(m, states) + own for m, own in enumerate(base)])
+
+    def some_states(self, rng: np.random.Generator, most: int) -> CellsOfRow:
+        """Every state there is, where there are no more than `most`, else so many at random. Shape: (n, slots)."""
+        ways = np.prod([len(self.places(slot)) for slot in range(len(self.moves.own))])
+        return np.array([*self.states()] if ways <= most else [self.state(rng) for _ in range(most)])
+
+    def leaves(self) -> Leaves:
+        """What is within reach, of every model."""
+        return within_reach(self.joint, self.moves, np.arange(len(self.models)))
+
 
 def case_at_random(
     rng: np.random.Generator, library: Library, *, models: int, features: int = 4, trees: int = 4, depth: int = 3
 ) -> Case:
-    """Anyone's moves; half of the cases have two features that move together."""
+    """Anyone's moves; in half of the cases two features move together, or three, or two and another two."""
     sorts = tuple(rng.permutation(np.array(SORTS, object))[: int(rng.integers(1, features + 1))].tolist())
     forests, sign = planted_family(rng, library, sorts, models=models, trees=trees, depth=depth)
     cells = common_cells([cells_of(forest) for forest in forests])
-    units = (tuple(sorted(rng.permutation(len(sorts))[:2].tolist())),) if len(sorts) > 1 and rng.random() < 0.5 else ()
+    units = _units(rng, len(sorts)) if len(sorts) > 1 and rng.random() < 0.5 else ()
     alone = [cell_trees(forest, cells, sign, units) for forest in forests]
     parts = [Planted(forest=f, cells=cells, trees=one, sign=sign) for f, one in zip(forests, alone, strict=True)]
     return Case(
         models=tuple(parts),
         cells=cells,
-        joint=joint_trees(forests, cells, sign, units),
+        joint=joint_trees(forests, cells, sign),
         moves=_moves(rng, cells, len(sorts), units),
         units=units,
         sign=sign,
     )
+
+
+def _units(rng: np.random.Generator, features: int) -> tuple[tuple[int, ...], ...]:
+    """Which of two or more features move together."""
+    mixed, first = rng.permutation(features).tolist(), int(rng.integers(2, min(features, 3) + 1))
+    parts = [mixed[:first], mixed[first:] if rng.random() < 0.5 else []]
+    return tuple(tuple(sorted(part)) for part in parts if len(part) > 1)
 
 
 def _moves(rng: np.random.Generator, cells: Cells, features: int, units: tuple[tuple[int, ...], ...]) -> Moves:

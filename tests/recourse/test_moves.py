@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stream.recourse.cells import Cells
 from stream.recourse.feasible import Reach, reach_of
 from stream.recourse.moves import Moves, gains_of, move, moves_of, no_moves, price_of, state_of, target_of
 from tests.recourse.lenders import LENDERS, Approve, Lender, Library, Rows, lender
@@ -47,7 +50,76 @@ def test_a_state_is_a_target_and_back(person: Person, seed: int) -> None:
         target = target_of(reach, state)
         cells = person.cells.of(target[None])[0]
         assert cells.tolist() == state[: len(cells)].tolist()
-        assert state_of(reach, moves, target, cells).tolist() == state.tolist()
+        assert state_of(reach, moves, target, person.cells, person.cells).tolist() == state.tolist()
+
+
+def coarser(cells: Cells) -> Cells:
+    """Cells with every other threshold."""
+    return dataclasses.replace(cells, thresholds=tuple(t[::2] for t in cells.thresholds), insides={})
+
+
+def matched(reach: Reach, u: int, target: Rows, cells: Cells, known: Cells) -> tuple[int, str]:
+    """The reference: the first alternative of a unit that a target matches, and by what; the own one, by nothing."""
+    at = [one.j for one in reach.landings.units[u].members]
+    ways = [dict(zip(at, way.tolist(), strict=True)) for way in reach.alternatives.of(u)[1]]
+    to = {j: float(target[j]) for j in at}
+    by: dict[str, Callable[[int, float, float], bool]] = {
+        "values": lambda _, a, b: a == b or (math.isnan(a) and math.isnan(b)),
+        "cells": lambda j, a, b: cells.cell(j, a) == cells.cell(j, b),
+        "known": lambda j, a, b: known.cell(j, a) == known.cell(j, b),
+    }
+    for name, same in by.items():
+        for k, way in enumerate(ways):
+            if all(same(j, way[j], to[j]) for j in at):
+                return k, name
+    return 0, "nothing"
+
+
+def a_target(rng: np.random.Generator, reach: Reach, cells: Cells) -> Rows:
+    """A row whose units are at alternatives, or beside them in the same cells, or in any cells."""
+    target = reach.row.copy()
+    for u, unit in enumerate(reach.landings.units):
+        ways = reach.alternatives.of(u)[1]
+        way = ways[int(rng.integers(len(ways)))]
+        for one, value in zip(unit.members, way.tolist(), strict=True):
+            j, kind = one.j, rng.random()
+            cell = cells.cell(j, value) if kind < 0.7 else int(rng.integers(cells.count(j)))
+            target[j] = value if kind < 0.4 else cells.inside(j, cell)
+    return target
+
+
+def check_matches(seed: int, reach: Reach, cells: Cells) -> list[str]:
+    """Compare the state of a target with the reference; say what each unit was matched by."""
+    known, moves = coarser(cells), moves_of(reach, ACTION)
+    target = a_target(np.random.default_rng(seed), reach, cells)
+    state, features = state_of(reach, moves, target, cells, known), len(reach.row)
+    found, wanted = [], cells.of(target[None])[0]
+    for u, unit in enumerate(reach.landings.units):
+        k, by = matched(reach, u, target, cells, known)
+        found.append(by)
+        assert state[features + u] == k
+        wanted[[one.j for one in unit.members]] = reach.alternatives.of(u)[0][k]
+    assert state[:features].tolist() == wanted.tolist()
+    return found
+
+
+@settings(max_examples=100, deadline=None)
+@given(person=people(), seed=st.integers(0, 2**32 - 1))
+def test_a_unit_is_where_values_say_or_cells_or_what_was_known(person: Person, seed: int) -> None:
+    """Given a target whose units are anywhere, each unit is at the alternative with equal values, else with equal cells, else the first with equal cells as they were known, else at its own; and its members are in that one's cells."""
+    check_matches(seed, person.reach(), person.cells)
+
+
+@PAIRS
+def test_a_unit_is_matched_in_each_of_these_ways(library: Library, approve: Approve) -> None:
+    """Given a lender with a group and its cells known more coarsely, units are matched by values, by cells, by what was known, and by nothing, each as the reference has it."""
+    shop: Lender = lender(library, approve)
+    model, ways = shop.model, []
+    for seed, row in enumerate(shop.declined(40)):
+        cells, labels = model.cells.of(row[None])[0], model.rules.mutabilities({})
+        reach = reach_of(model.rules, model.matrix, model.landings, row=row, cells=cells, mutability=labels)
+        ways += check_matches(seed, reach, model.cells)
+    assert {*ways} == {"values", "cells", "known", "nothing"}
 
 
 @settings(max_examples=100, deadline=None)
@@ -97,6 +169,24 @@ def test_a_unit_takes_its_members_along(library: Library, seed: int) -> None:
         wanted = case.after(wanted, slot, place)
         assert state.tolist() == wanted.tolist()
         assert price_of(case.moves, state) == case.paid(state)
+
+
+@LIBRARIES
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_sum_and_gains_are_those_that_scoring_the_rows_gives(library: Library, seed: int) -> None:
+    """Given a planted model and any state, the sum of its trees, and the gain of each move of a feature or a unit to any cell but missing, are the exact ones."""
+    rng = np.random.default_rng(seed)
+    case = case_at_random(rng, library, models=1)
+    [model], moves, state = case.models, case.moves, case.state(rng)
+    gains = np.full(int(moves.start[-1]) + 1, math.nan)
+    [own] = case.sums(0, state[None])
+    assert gains_of(model.trees, moves, state, gains) == own
+    for slot in range(len(state)):
+        for place in range(int(moves.start[slot + 1] - moves.start[slot])):
+            if slot >= case.features or not case.cells.is_missing(slot, place):
+                [moved] = case.sums(0, case.after(state, slot, place)[None])
+                assert gains[moves.start[slot] + place] == moved - own
 
 
 @PAIRS

@@ -10,9 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream.recourse.leaf_matrix import without_no_record
+from stream.recourse.model import PublishedModel
 from stream.recourse.people import (
+    CROWDED,
     FARTHEST,
     GENUINE_SAMPLE,
+    MEDIANS_AMONG_MAX,
     NEAREST,
     People,
     distances,
@@ -22,6 +25,7 @@ from stream.recourse.people import (
     people_of,
     place_of,
     place_of_row,
+    place_of_rows,
     squares_to,
 )
 from tests.recourse.category_lenders import category_lender
@@ -111,35 +115,101 @@ def test_of_many_accepted_people_some_are_asked_evenly() -> None:
 def test_people_are_placed_by_their_cells(
     library: Library, approve: Approve, make: Callable[[Library, Approve], Lender]
 ) -> None:
-    """Given a lender, whoever shares a cell has one place there, within the cell or at its only end; categories are placed by their cells, and what is no record nowhere."""
+    """Given a lender, a category is placed by its cell, and a number where its cell is; a number of no record stands at the pool's median, and a category of none nowhere."""
     model = make(library, approve).model
-    people, cells = people_of(model.rules, model.matrix, model.cells), model.cells
+    people, scales = people_of(model.rules, model.matrix, model.cells), model.matrix.scales
     known = ~np.isnan(without_no_record(model.matrix.rows, model.rules))
-    assert (np.isnan(people.place) == ~known).all()
     for j, rule in enumerate(model.rules.rules):
         assert people.nominal[j] == (rule.type == "category")
+        nowhere = np.nan if people.nominal[j] else np.float32(model.matrix.medians[j] / scales[j])
+        assert np.array_equal(people.place[~known[:, j], j], np.full((~known[:, j]).sum(), nowhere), equal_nan=True)
         for cell in np.unique(model.matrix.cells[known[:, j], j]).tolist():
-            there = people.place[known[:, j] & (model.matrix.cells[:, j] == cell), j]
-            assert (there == there[0]).all()
-            if people.nominal[j]:
-                assert there[0] == cell
-            elif cells.count(j) > 1:
-                ends = [end for end in (cells.smallest(j, cell), cells.largest(j, cell)) if math.isfinite(end)]
-                assert there[0] == np.float32(sum(end / len(ends) for end in ends) / model.matrix.scales[j])
+            own = known[:, j] & (model.matrix.cells[:, j] == cell)
+            wanted = cell if people.nominal[j] else where(model, j, cell, model.matrix.rows[own, j]) / scales[j]
+            assert people.place[own, j].tolist() == [np.float32(wanted)] * int(own.sum())
+
+
+def where(model: PublishedModel, j: int, cell: int, values: Rows) -> float:
+    """The reference: the median of a crowded cell; of another the middle, its only end, or the pool's median."""
+    if len(values) >= CROWDED:
+        return float(np.median(values))
+    ends = [end for end in (model.cells.smallest(j, cell), model.cells.largest(j, cell)) if math.isfinite(end)]
+    return sum(end / len(ends) for end in ends) if ends else float(model.matrix.medians[j])
+
+
+@PAIRS
+def test_both_crowded_and_lonely_cells_are_tried(library: Library, approve: Approve) -> None:
+    """Given the lender of these tests, some cells hold a crowd, and others fewer people."""
+    model = lender(library, approve).model
+    sizes = np.concatenate([np.unique(column, return_counts=True)[1] for column in model.matrix.cells.T])
+    assert (sizes >= CROWDED).any()
+    assert (sizes < CROWDED).any()
+
+
+@PAIRS
+@settings(max_examples=10, deadline=None)
+@given(seed=SEEDS, people=st.sampled_from([CROWDED - 1, CROWDED, CROWDED + 1]))
+def test_one_person_less_than_a_crowd_leaves_the_middle(
+    library: Library, approve: Approve, seed: int, people: int
+) -> None:
+    """Given just about a crowd in one cell and others elsewhere, in any order, they stand at their median from the twentieth person on, and in the middle before."""
+    rng, model = np.random.default_rng(seed), lender(library, approve).model
+    matrix = model.matrix
+    known = ~np.isnan(matrix.rows[:, 0])
+    cell = int(np.bincount(matrix.cells[known, 0]).argmax())
+    inside = rng.permutation(np.flatnonzero(known & (matrix.cells[:, 0] == cell)))[:people]
+    assert len(inside) == people
+    outside = np.flatnonzero(matrix.cells[:, 0] != cell)
+    kept = rng.permutation(np.concatenate([inside, outside]))
+    smaller = dataclasses.replace(matrix, rows=matrix.rows[kept], cells=matrix.cells[kept])
+    place = people_of(model.rules, smaller, model.cells).place[smaller.cells[:, 0] == cell, 0]
+    wanted = where(model, 0, cell, matrix.rows[inside, 0])
+    assert place.tolist() == [np.float32(wanted / matrix.scales[0])] * people
+
+
+def test_of_very_many_people_the_medians_are_of_some_evenly_chosen() -> None:
+    """Given more people than medians are taken among, those of a cell stand at the median of the chosen, and all of them do."""
+    model = lender("xgboost").model
+    matrix, many = model.matrix, 2 * MEDIANS_AMONG_MAX + 77
+    again = np.random.default_rng(0).integers(0, len(matrix), many)
+    larger = dataclasses.replace(matrix, rows=matrix.rows[again], cells=matrix.cells[again])
+    chosen = np.unique(np.linspace(0, many - 1, MEDIANS_AMONG_MAX).astype(np.int64))
+    place = people_of(model.rules, larger, model.cells).place
+    known = ~np.isnan(larger.rows[:, 0])
+    for cell in np.unique(larger.cells[known, 0]).tolist():
+        own = known & (larger.cells[:, 0] == cell)
+        wanted = where(model, 0, cell, larger.rows[chosen[own[chosen]], 0])
+        assert set(place[own, 0].tolist()) == {np.float32(wanted / matrix.scales[0])}
 
 
 @PAIRS
 def test_a_person_is_placed_in_scales(library: Library, approve: Approve) -> None:
-    """Given people, their numbers are in scales and their categories are cells; what is no record has no place."""
+    """Given people, their numbers are in scales and their categories are cells; a number of no record stands at the pool's median, and a category of none nowhere."""
     shop = category_lender(library, approve)
     model = shop.model
     category = np.array([rule.type == "category" for rule in model.rules.rules])
     assert category.any()
     for row in shop.declined(10):
         placed = place_of_row(row, model.rules, model.matrix, model.cells)
-        wanted = (without_no_record(row[None], model.rules)[0] / model.matrix.scales).astype(np.float32)
-        at = np.where(np.isnan(wanted), np.nan, model.cells.of(row[None])[0])
+        own = without_no_record(row[None], model.rules)[0]
+        wanted = np.where(np.isnan(own), model.matrix.medians, own) / model.matrix.scales
+        at = np.where(np.isnan(own), np.nan, model.cells.of(row[None])[0])
         assert np.array_equal(placed, np.where(category, at, wanted).astype(np.float32), equal_nan=True)
+
+
+@PAIRS
+@pytest.mark.parametrize("make", [lender, category_lender])
+def test_many_people_are_placed_as_each_alone(
+    library: Library, approve: Approve, make: Callable[[Library, Approve], Lender]
+) -> None:
+    """Given rows, none or many, each has the place, to the last bit, that its values have one by one."""
+    shop = make(library, approve)
+    known = shop.model.rules, shop.model.matrix, shop.model.cells
+    placed = place_of_rows(shop.pool, *known)
+    every = np.arange(shop.pool.shape[1])
+    for row, place in zip(without_no_record(shop.pool, shop.model.rules), placed, strict=True):
+        assert place_of(row, every, *known).tobytes() == place.tobytes()
+    assert place_of_rows(shop.pool[:0], *known).shape == (0, shop.pool.shape[1])
 
 
 def test_the_farthest_value_has_a_finite_place() -> None:

@@ -10,16 +10,17 @@ from typing import Any
 
 import pytest
 
-from stream.recourse import lasting_question, least_effort, lines, people, profiles, proof, scale
+from stream.recourse import lasting_question, lasting_space, least_effort, lines, people, profiles, proof, scale
 from stream.recourse.policy import Policy, read_policy
 from stream.recourse.search import TIERS
-from stream.recourse.shadows import SEARCHED_SHARE, parted
+from stream.recourse.shadows import SEARCHED_SHARE, Shadows
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 DOC = (DOCS / "recourse.md").read_text("utf-8")
 TOLD = " ".join(DOC.split())
 SHADOWS = " ".join((DOCS / "shadows.md").read_text("utf-8").split())
-TEN: Any = [object()] * 10
+FORESTS: Any = (object(),) * 10
+TEN = Shadows(forests=FORESTS)
 EXAMPLES = re.findall(r"^```toml\n(.*?)^```", DOC, re.DOTALL | re.MULTILINE)
 POLICY = DOC.partition("## policy.toml\n")[2]
 ROWS = {
@@ -64,7 +65,10 @@ def test_figures_are_those_of_the_code() -> None:
     """Given the bounds that the reference states, they are those of the code."""
     for told in (
         f"at most {least_effort.MOVES_MAX} of them",
-        f"one of the {lasting_question.CROWD_MAX} accepted people nearest",
+        f"of the {lasting_question.CROWD_MAX:,} accepted people nearest",
+        f"fewer than {people.CROWDED} share it",
+        f"up to {lasting_space.DEVIATIONS_AMONG_MAX:,} people of the pool",
+        f"a deviation is taken to be {lasting_space.ASSUMED_DEVIATION:g} log odds",
         f"(at least {lasting_question.LEAST_PRICE:g})",
         f"a path of {profiles.DEPTH_MAX:,} splits or more",
         f"where {proof.BOXES_MAX:,} boxes did not suffice",
@@ -76,10 +80,12 @@ def test_figures_are_those_of_the_code() -> None:
     assert "the mean distance to the five nearest" in TOLD
     assert scale.GUARD == 10
     assert "more than ten times the percentile scale" in TOLD
-    assert len(parted(TEN).held_out) == 3
+    assert TEN.held_out == 3
     assert "Of three held-out models it can only be 0, 1/3, 2/3 or 1" in TOLD
     assert f"{100 * SEARCHED_SHARE} %, rounded down" in SHADOWS
-    assert len(parted(TEN).searched) == 7
+    assert TEN.searched == 7
+    assert lasting_question.BESIDE_MAX == 3
+    assert "toward up to three of" in TOLD
     assert "of ten seven and three" in SHADOWS
 
 

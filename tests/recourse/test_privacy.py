@@ -14,6 +14,8 @@ from stream.recourse.canonical import canonical_json
 from stream.recourse.feasible import reach_of
 from stream.recourse.leaf_matrix import LeafMatrix, without_no_record
 from stream.recourse.model import PublishedModel
+from stream.recourse.people import CROWDED, people_of
+from stream.recourse.ranking import Ranking, ranking
 from stream.recourse.record import recommended_tier, tier_of
 from stream.recourse.search import targets_of
 from stream.recourse.table import SplitRows
@@ -34,6 +36,21 @@ def moved_within_its_cells(shop: Lender, seed: int) -> Rows:
     return pool
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Drawn(Ranking):
+    """A ranking whose scores were drawn, whoever the comparators are."""
+
+    drawn: Rows
+
+    def scores(self) -> Rows:
+        """All that were drawn."""
+        return self.drawn
+
+    def best(self, low: int, high: int) -> int:
+        """The first of the highest."""
+        return low + int(self.drawn[low:high].argmax())
+
+
 def tiers(model: PublishedModel, shop: Lender, row: Rows, scores: Rows) -> bytes:
     """What goes out of all tiers for a row when comparators are ranked by the given scores, whoever they are."""
     scored = score(shop.decide(row), model)
@@ -42,7 +59,18 @@ def tiers(model: PublishedModel, shop: Lender, row: Rows, scores: Rows) -> bytes
     first = len(model.matrix) - len(scores)
     splits = SplitRows(model.forest, model.rules)
     out: list[Any] = []
-    found = targets_of(model, reach, scores, first=first, cutoff=scored.cutoff)
+    ranked = ranking(
+        model.forest,
+        model.matrix,
+        model.rules,
+        query_slots=scored.slots,
+        query_row=without_no_record(row[None], model.rules)[0],
+        mutability=mutability,
+        first=first,
+        beta=model.policy.beta,
+    )
+    drawn = Drawn(**{one.name: getattr(ranked, one.name) for one in dataclasses.fields(ranked)}, drawn=scores)
+    found = targets_of(model, reach, drawn, first=first, cutoff=scored.cutoff)
     for target in found.targets:
         audited = tier_of(model, scored, reach, target, splits)
         out.append([audited, recommended_tier(model, scored, target, audited)])
@@ -65,7 +93,11 @@ def test_targets_and_ledgers_know_a_comparator_by_its_cells_alone(
 
 
 def twins(shop: Lender, seed: int) -> tuple[PublishedModel, PublishedModel]:
-    """A model, and the same one with every value of the pool moved within its cell; figures of the whole pool are kept."""
+    """A model, and the same one with every value of the pool moved within its cell; figures of the whole pool are kept.
+
+    Such are scales and medians, how often each category comes, and the medians of crowded cells: to have moved one person alone
+    would hardly have moved them, but here everyone moves. So the twin has the places of the original's people.
+    """
     model = shop.model
     other = shop.with_pool(moved_within_its_cells(shop, seed)).model
     assert other.matrix.rows.tobytes() != model.matrix.rows.tobytes()
@@ -73,7 +105,24 @@ def twins(shop: Lender, seed: int) -> tuple[PublishedModel, PublishedModel]:
         assert getattr(other.matrix, same).tobytes() == getattr(model.matrix, same).tobytes()
     of_all = {name: getattr(model.matrix, name) for name in OF_ALL}
     blurred: LeafMatrix = dataclasses.replace(other.matrix, **of_all)
-    return model, shop.with_model(matrix=blurred).model
+    twin = shop.with_model(matrix=blurred).model
+    assert model.lasting is not None
+    assert twin.lasting is not None
+    lasting = dataclasses.replace(twin.lasting, people=model.lasting.people, genuine=model.lasting.genuine)
+    return model, dataclasses.replace(twin, lasting=lasting)
+
+
+@PAIRS
+@settings(max_examples=6)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_people_in_a_cell_of_few_stand_where_the_cell_does(library: Library, approve: Approve, seed: int) -> None:
+    """Given a pool whose every value moved within its cell, whoever shares a cell with too few for a median has the same place among people, to the last bit."""
+    both = twins(lender(library, approve), seed)
+    places = [people_of(one.rules, one.matrix, one.cells).place for one in both]
+    few = np.column_stack([np.bincount(own)[own] < CROWDED for own in both[0].matrix.cells.T])
+    assert few.any()
+    assert places[0][few].tobytes() == places[1][few].tobytes()
+    assert (places[0] != places[1])[~few].any()
 
 
 @PAIRS

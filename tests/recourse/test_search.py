@@ -15,7 +15,7 @@ from stream.recourse.features import LABELS, Mutability
 from stream.recourse.leaf_matrix import without_no_record
 from stream.recourse.people import distances, place_of_row
 from stream.recourse.policy import Policy
-from stream.recourse.ranking import scores
+from stream.recourse.ranking import Ranking, ranking
 from stream.recourse.search import AIMED_RANKS_MAX, FIRST_CHUNK, TIERS, Found, TierTarget, prune, targets_of
 from tests.recourse.category_lenders import category_lender
 from tests.recourse.lenders import FEATURES, LENDERS, Approve, Lender, Library, Rows, lender
@@ -30,10 +30,11 @@ overrides = st.fixed_dictionaries({}, optional={name: st.sampled_from(labels) fo
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Query:
-    """One declined row, ranked and searched, and how far each comparator alone would bring it."""
+    """One declined row, ranked and searched, and how far each comparator alone would bring it. `ranked`: everyone's scores."""
 
     shop: Lender
     reach: Reach
+    ranking: Ranking
     ranked: Rows
     first: int
     cutoff: float
@@ -41,7 +42,7 @@ class Query:
     @property
     def outcome(self) -> Found:
         """What our search finds, or proves."""
-        return targets_of(self.shop.model, self.reach, self.ranked, first=self.first, cutoff=self.cutoff)
+        return targets_of(self.shop.model, self.reach, self.ranking, first=self.first, cutoff=self.cutoff)
 
     @property
     def found(self) -> tuple[TierTarget, ...]:
@@ -52,7 +53,7 @@ class Query:
     def walked_all(self) -> tuple[TierTarget, ...]:
         """What is found for a model that is not searched: the ends of the walk."""
         model = dataclasses.replace(self.shop.model, lasting=None)
-        return targets_of(model, self.reach, self.ranked, first=self.first, cutoff=self.cutoff).targets
+        return targets_of(model, self.reach, self.ranking, first=self.first, cutoff=self.cutoff).targets
 
     def price(self, target: Rows) -> float:
         """What a target costs: per feature its cost times the scales moved, one for a category or a first value, and the action."""
@@ -106,7 +107,7 @@ def query_of(shop: Lender, row: Rows, tightened: dict[str, str], threshold: floa
     mutability = model.rules.mutabilities(tightened)
     cutoff = model.link.cutoff(threshold, "probability", model.policy.approve)
     first = model.matrix.first_past(cutoff + shop.sign * model.policy.epsilon, shop.sign)
-    ranked = scores(
+    ranked = ranking(
         model.forest,
         model.matrix,
         model.rules,
@@ -115,10 +116,11 @@ def query_of(shop: Lender, row: Rows, tightened: dict[str, str], threshold: floa
         mutability=mutability,
         first=first,
         beta=model.policy.beta,
+        magnitudes=model.magnitudes,
     )
     cells = model.cells.of(row[None])[0]
     reach = reach_of(model.rules, model.matrix, model.landings, row=row, cells=cells, mutability=mutability)
-    return Query(shop=shop, reach=reach, ranked=ranked, first=first, cutoff=cutoff)
+    return Query(shop=shop, reach=reach, ranking=ranked, ranked=ranked.scores(), first=first, cutoff=cutoff)
 
 
 @PAIRS

@@ -11,7 +11,8 @@ import pytest
 import xgboost as xgb
 
 from stream.recourse.answer import answer
-from stream.recourse.shadows import parted
+from stream.recourse.lasting_space import ASSUMED_DEVIATION
+from stream.recourse.shadows import Shadows
 from tests.forest.models import Owner, forest_of, owner_of
 from tests.recourse.lenders import FEATURES, LENDERS, Approve, Lender, Library, Rows, applicants, lender, lender_of
 
@@ -35,8 +36,13 @@ class Shadowed:
     """A lender, and the owner libraries' own models of its shadows."""
 
     shop: Lender
-    searched: tuple[Owner, ...]
-    held_out: tuple[Owner, ...]
+    owners: tuple[Owner, ...]
+
+    def asked(self, row: Rows) -> tuple[list[Owner], list[Owner]]:
+        """Whom an applicant's search asks, and who is held out."""
+        shadows = self.shop.model.shadows
+        ring = [self.owners[k] for k in shadows.ring(row)]
+        return ring[: shadows.searched], ring[shadows.searched :]
 
 
 @cache
@@ -47,14 +53,8 @@ def shadowed(library: Library, approve: Approve) -> Shadowed:
     drawn = [np.random.default_rng(seed).integers(0, len(pool), len(pool)) for seed in range(SHADOWS)]
     boosters = [trained(library, pool[at], target[at]) for at in drawn]
     forests = [forest_of(booster) for booster in boosters]
-    shadows = parted(forests)
     owners = tuple(owner_of(booster, forest) for booster, forest in zip(boosters, forests, strict=True))
-    searched = len(shadows.searched)
-    return Shadowed(
-        shop=lender(library, approve).with_model(shadows=shadows),
-        searched=owners[:searched],
-        held_out=owners[searched:],
-    )
+    return Shadowed(shop=lender(library, approve).with_model(shadows=Shadows(forests=tuple(forests))), owners=owners)
 
 
 def targets(shop: Lender, row: Rows) -> list[tuple[Rows, float | None, float]]:
@@ -79,10 +79,11 @@ def test_the_share_told_is_that_of_the_held_out_shadows_by_their_own_library(
     """Given shadows, the robust share of each tier, in both records, is what the owner library says of those that its search does not ask: of all for near, else of those held out; they are not all of one mind."""
     asked = shadowed(library, approve)
     shop, seen = asked.shop, set()
-    assert (len(asked.searched), len(asked.held_out)) == (3, 2)
     for row in shop.declined(PEOPLE):
+        searched, held_out = asked.asked(row)
+        assert (len(searched), len(held_out)) == (3, 2)
         for k, (target, share, _) in enumerate(targets(shop, row)):
-            unasked = asked.held_out if k else [*asked.searched, *asked.held_out]
+            unasked = held_out if k else [*searched, *held_out]
             accepting = [past(shop, owner, target) >= 0 for owner in unasked]
             assert share == sum(accepting) / len(accepting)
             seen.add(share)
@@ -106,13 +107,13 @@ def test_mid_is_worth_no_less_than_near_to_the_shadows(library: Library, approve
     asked = shadowed(library, approve)
     shop, policy = asked.shop, asked.shop.model.policy
     assert shop.model.lasting is not None
-    unit = shop.model.lasting.margin_unit
+    unit = shop.model.lasting.deviation
     accepting, better = [0, 0], 0
     for row in shop.declined(PEOPLE):
         found = targets(shop, row)[:2]
         worth = []
         for k, (target, _, effort) in enumerate(found):
-            margins = [past(shop, owner, target) / unit for owner in asked.searched]
+            margins = [past(shop, owner, target) / unit for owner in asked.asked(row)[0]]
             wishes = [policy.mid_surplus_price * max(0.0, policy.mid_surplus - margin) for margin in margins]
             moved = int(((target != row) & ~np.isnan(target)).sum())
             worth.append(effort + policy.action_cost * moved + float(np.mean(wishes)))
@@ -136,17 +137,17 @@ def test_near_does_not_depend_on_shadows(library: Library, approve: Approve) -> 
     assert other > 5
 
 
-def unit_of(shop: Lender) -> float:
-    """How many margins one log odd is."""
+def log_odd_of(shop: Lender) -> float:
+    """How many margins one log odd is to a model without shadows."""
     assert shop.model.lasting is not None
-    return shop.model.lasting.margin_unit
+    return shop.model.lasting.deviation / ASSUMED_DEVIATION
 
 
 @PAIRS
 def test_a_logistic_margin_is_a_log_odd(library: Library, approve: Approve) -> None:
     """Given a logistic model, one log odd is one margin, to three roundings of the model's floats."""
     shop = lender(library, approve)
-    assert abs(unit_of(shop) - 1.0) <= 3 * float(np.finfo(shop.model.forest.dtype).eps)
+    assert abs(log_odd_of(shop) - 1.0) <= 3 * float(np.finfo(shop.model.forest.dtype).eps)
 
 
 def test_a_steeper_or_flatter_link_has_another_unit() -> None:
@@ -154,7 +155,7 @@ def test_a_steeper_or_flatter_link_has_another_unit() -> None:
     pool, paid = applicants(0, 240)
     for sigmoid in (0.5, 2.0):
         shop = lender_of(trained("lightgbm", pool, paid.astype(np.float64), sigmoid=sigmoid), pool.copy(), "above")
-        assert abs(unit_of(shop) * sigmoid - 1.0) <= 3 * float(np.finfo(np.float64).eps)
+        assert abs(log_odd_of(shop) * sigmoid - 1.0) <= 3 * float(np.finfo(np.float64).eps)
 
 
 @pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
@@ -165,5 +166,32 @@ def test_a_model_without_odds_is_measured_by_its_pool(library: Library) -> None:
     booster = trained(library, pool, paid.astype(np.float64), objective=objective)
     shop = lender_of(booster, pool.copy(), "above", scale="margin")
     deviation = float(np.std(np.sort(shop.owner.ask(pool, "margin").astype(np.float64))))  # added in the pool's order
-    assert unit_of(shop) == deviation / (math.pi / math.sqrt(3))
-    assert unit_of(shop) < 1.0
+    assert shop.model.lasting is not None
+    assert shop.model.lasting.deviation == ASSUMED_DEVIATION * (deviation / (math.pi / math.sqrt(3)))
+    assert log_odd_of(shop) < 1.0
+
+
+@PAIRS
+def test_a_deviation_is_what_shadows_lie_from_the_model(library: Library, approve: Approve) -> None:
+    """Given shadows, a deviation is the median over the pool of the root mean square of what their own libraries' margins differ from the model's."""
+    asked = shadowed(library, approve)
+    shop = asked.shop
+    assert shop.model.lasting is not None
+    rows = shop.model.matrix.rows
+    own = shop.owner.ask(rows, "margin").astype(np.float64)
+    apart = np.array([owner.ask(rows, "margin").astype(np.float64) - own for owner in asked.owners])
+    by_hand = sorted(math.sqrt(sum(x * x for x in column.tolist()) / len(column)) for column in apart.T)
+    middle = len(by_hand) // 2
+    due = by_hand[middle] if len(by_hand) % 2 else (by_hand[middle - 1] + by_hand[middle]) / 2
+    assert abs(shop.model.lasting.deviation - due) <= 4 * math.ulp(due)
+    assert shop.model.lasting.deviation != ASSUMED_DEVIATION
+
+
+@PAIRS
+def test_shadows_that_say_what_the_model_says_tell_no_deviation(library: Library, approve: Approve) -> None:
+    """Given shadows with the model's own margins, the deviation is what is assumed without any."""
+    shop = lender(library, approve)
+    same = shop.with_model(shadows=Shadows(forests=(shop.model.forest, shop.model.forest))).model
+    assert same.lasting is not None
+    assert shop.model.lasting is not None
+    assert same.lasting.deviation == shop.model.lasting.deviation

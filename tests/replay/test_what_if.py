@@ -215,7 +215,7 @@ def test_other_rules_answer_as_a_bundle_built_with_them_would(
 
 def test_other_rules_leave_the_shadows(model: PublishedModel) -> None:
     """Given a model with shadows, when a what-if changes its policy, then the same shadows are asked."""
-    shadows = Shadows(held_out=(model.forest,))
+    shadows = Shadows(forests=(model.forest,))
     assert with_rules(dataclasses.replace(model, shadows=shadows), None, b"beta = 2.5\n").shadows is shadows
 
 
