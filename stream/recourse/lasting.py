@@ -20,7 +20,7 @@ from stream.recourse.standing import Standing, gains_from, go, standing_at
 from stream.recourse.within_reach import Leaves
 
 ROUNDS_MAX = 60  # of moves and exchanges
-EXCHANGES_MAX = 2  # of looks for an exchange, each of which looks from every move given back
+EXCHANGES_MAX = 10  # of looks for an exchange, each of which looks from every move given back
 NEIGHBOURS = 32  # of the crowd, to whom a move's distance is measured; looked for anew after each move
 LEAST_STEP = 1e-9  # of the objective: what rounding could make of nothing is no step
 

@@ -162,30 +162,6 @@ def ranking(  # noqa: PLR0913  (all of it is the query)
     )
 
 
-def scores(
-    forest: Forest,
-    matrix: LeafMatrix,
-    rules: FeatureRules,
-    *,
-    query_slots: NDArray[np.int32],
-    query_row: NDArray[np.float64],
-    mutability: NDArray[np.int8],
-    first: int,
-    beta: float,
-) -> NDArray[np.float64]:
-    """Score the comparators matrix[first:] for one query, as `ranking` does; higher is better. Shape: (n - first,)."""
-    return ranking(
-        forest,
-        matrix,
-        rules,
-        query_slots=query_slots,
-        query_row=query_row,
-        mutability=mutability,
-        first=first,
-        beta=beta,
-    ).scores()
-
-
 @numba.njit(cache=True, nogil=True, error_model="numpy")
 def _share(
     rows: NDArray[np.float64],

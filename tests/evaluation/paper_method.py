@@ -13,7 +13,7 @@ import numpy as np
 from stream.forest.walk import leaf_slots
 from stream.recourse.features import LABELS, Mutability
 from stream.recourse.model import PublishedModel
-from stream.recourse.ranking import scores
+from stream.recourse.ranking import ranking
 from stream.recourse.table import by_feature, contrast
 from tests.evaluation.baselines.interface import Rows, Setting
 
@@ -55,7 +55,7 @@ class PaperCoach:
         """Choose the comparator of one row. Shape: (features,)."""
         model, forest, matrix = self._model, self._model.forest, self._model.matrix
         slots = leaf_slots(forest, row[None])[0]
-        ranking = scores(
+        ranked = ranking(
             forest,
             matrix,
             model.rules,
@@ -65,7 +65,7 @@ class PaperCoach:
             first=self._first,
             beta=BETA,
         )
-        best = self._first + int(ranking.argmax())
+        best = self._first + ranked.best(0, len(ranked))
         other = forest.first_leaf[:-1] + matrix.codes[best].astype(np.int32)
         found = contrast(forest, model.units, slots, other)
         shares = by_feature(forest, found.decisive())

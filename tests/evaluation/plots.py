@@ -193,7 +193,7 @@ def settings(records: Sequence[Record]) -> str:
             dataset = record["dataset"]
             panels[0][k].set_title(TITLES[dataset])
             for tier in ("mid", "far"):
-                _path(panels[0][k], record, "surplus", tier, "retrain_valid")
+                _path(panels[0][k], record, f"{tier} surplus", tier, "retrain_valid")
                 _corner(panels[0][k], dataset, tier)
             _path(panels[1][k], record, "distance price", "far", "manifold")
             limit = next(bar for bar in BARS if bar.name == "far: manifold distance").limit(dataset)

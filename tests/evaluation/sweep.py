@@ -14,11 +14,13 @@ from tests.evaluation.baselines.interface import Rows
 from tests.evaluation.metrics import Yardstick, as_the_judge, measured
 
 SWEPT: Final[Mapping[str, tuple[str, ...]]] = {  # what is multiplied together, by the name that plots call it
-    "surplus": ("mid_surplus", "far_surplus"),
+    "mid surplus": ("mid_surplus",),
+    "far surplus": ("far_surplus", "far_reserve"),
     "distance price": ("far_distance_price",),
 }
 FACTORS: Final[Mapping[str, tuple[float, ...]]] = {
-    "surplus": (0.5, 0.75, 1.0, 1.33, 2.0),
+    "mid surplus": (0.5, 0.75, 1.0, 1.33, 2.0),
+    "far surplus": (0.5, 0.75, 1.0, 1.33, 2.0),
     "distance price": (0.0, 0.5, 1.0, 2.0),
 }
 TIERS: Final[tuple[TierName, ...]] = ("mid", "far")

@@ -10,7 +10,17 @@ from typing import Any
 
 import pytest
 
-from stream.recourse import lasting_question, lasting_space, least_effort, lines, people, profiles, proof, scale
+from stream.recourse import (
+    lasting,
+    lasting_question,
+    lasting_space,
+    least_effort,
+    lines,
+    people,
+    profiles,
+    proof,
+    scale,
+)
 from stream.recourse.policy import Policy, read_policy
 from stream.recourse.search import TIERS
 from stream.recourse.shadows import SEARCHED_SHARE, Shadows
@@ -66,6 +76,8 @@ def test_figures_are_those_of_the_code() -> None:
     for told in (
         f"at most {least_effort.MOVES_MAX} of them",
         f"of the {lasting_question.CROWD_MAX:,} accepted people nearest",
+        f"again and again (at most {lasting.ROUNDS_MAX})",
+        f"up to {lasting.EXCHANGES_MAX} exchanges",
         f"fewer than {people.CROWDED} share it",
         f"up to {lasting_space.DEVIATIONS_AMONG_MAX:,} people of the pool",
         f"a deviation is taken to be {lasting_space.ASSUMED_DEVIATION:g} log odds",

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stream.forest.walk import leaf_slots
 from stream.recourse.leaf_matrix import without_no_record
-from stream.recourse.ranking import Ranking, magnitudes_of, ranking, scores
+from stream.recourse.ranking import Ranking, magnitudes_of, ranking
 from tests.oracles.ranking import score
 from tests.recourse.lenders import FEATURES, LENDERS, Approve, Lender, Library, Rows, lender
 
@@ -18,7 +18,7 @@ NOMINAL = [name in ("purpose", "region") for name in FEATURES]
 
 
 def ours(shop: Lender, row: Rows, labels: list[str], first: int, beta: float) -> Rows:
-    return scores(
+    return ranking(
         shop.model.forest,
         shop.model.matrix,
         shop.model.rules,
@@ -27,7 +27,7 @@ def ours(shop: Lender, row: Rows, labels: list[str], first: int, beta: float) ->
         mutability=np.array([LABELS.index(label) for label in labels], np.int8),
         first=first,
         beta=beta,
-    )
+    ).scores()
 
 
 def papers(shop: Lender, row: Rows, labels: list[str], first: int, beta: float) -> Rows:
