@@ -19,9 +19,21 @@ from stream.wire.decision_files import FlatRows, Row, read_rows
 
 FAULTS_SHOWN_MAX: Final = 20
 FAULT_CHARACTERS_MAX: Final = 400
+NOT_USED_SHOWN_MAX: Final = 20
 EXAMPLE: Final = """\b
 Example:
-  coach recommend --bundle bundle --input applications.csv --output answers.jsonl"""
+  coach recommend --bundle bundle --input applications.csv --output answers.jsonl
+
+\b
+A row of features whose income cannot change, as CSV and as a line of JSON:
+  income,tax,policy_overrides
+  2000,400,"{""income"": ""immutable""}"
+  {"income": 2000, "tax": 400, "policy_overrides": {"income": "immutable"}}
+
+\b
+A whole decision, as a line of JSON:
+  {"decision_id": "d-1", "model_id": "credit", "model_version": "1", "outcome": "declined", \
+"features": {"income": 2000, "tax": 400}, "policy_overrides": {"income": "immutable"}}"""
 
 
 @click.command(epilog=EXAMPLE, short_help="Answer the declined rows of a file, offline.")
@@ -46,7 +58,9 @@ def recommend(ctx: click.Context, bundle: Path, source: Path, output: Path | Non
     that the model approves have no line. A row is the features by name, or a whole decision; decision_id comes from
     a column of that name, else it is the row number. An empty cell is a missing value, and in a column of true and false
     these are 1 and 0. The columns event_time, subject_ref, outcome, decline_basis, margin, probability, threshold,
-    threshold_scale, product and jurisdiction are the decision's own.
+    threshold_scale, product, jurisdiction and policy_overrides are the decision's own; policy_overrides is an object
+    that says what this applicant cannot change, in a table a cell with its JSON. Other columns are named on standard
+    error as not used.
 
     A row that cannot be answered is named on standard error, and the others are answered all the same (exit 1).
     """
@@ -61,8 +75,10 @@ def recommend(ctx: click.Context, bundle: Path, source: Path, output: Path | Non
     answered = approved = 0
     faults: list[str] = []
     faulty = 0
+    not_used: dict[str, None] = {}  # in the order of the file; one more than is shown, so that its memory is bounded
     with written(output) as write:
         for row in counted(read_rows(source, flat), "rows"):
+            not_used |= _unnamed(row, not_used)
             try:
                 found = _answer(row, model)
             except PoisonError as error:
@@ -75,6 +91,8 @@ def recommend(ctx: click.Context, bundle: Path, source: Path, output: Path | Non
                 continue
             answered += 1
             write(answer_line(row.name, found.recommendation, found.body, found.body_sha256))
+    if not_used:
+        click.echo(_not_used(list(not_used)), err=True)
     for fault in faults:
         click.echo(fault, err=True)
     if faulty > len(faults):
@@ -103,3 +121,15 @@ def _answer(row: Row, model: PublishedModel) -> Answer | None:
 
 def _fault(row: Row, error: PoisonError) -> str:
     return f"row {shown(row.name)}: {error.reason}: {shown(str(error), FAULT_CHARACTERS_MAX)}"
+
+
+def _unnamed(row: Row, named: dict[str, None]) -> dict[str, None]:
+    """The row's columns of no use that are not named yet, as many as are still wanted."""
+    new = [name for name in row.not_used if name not in named]
+    return dict.fromkeys(new[: NOT_USED_SHOWN_MAX + 1 - len(named)])
+
+
+def _not_used(columns: list[str]) -> str:
+    """The line about columns that are nothing of a row, as `coach bundle build` says it of the pool's."""
+    more = " and more" if len(columns) > NOT_USED_SHOWN_MAX else ""
+    return f"  {'not used':13s} the input's columns {', '.join(map(shown, columns[:NOT_USED_SHOWN_MAX]))}{more}"

@@ -35,7 +35,8 @@ class LastingQuestion:
     reach: Reach
     there: Reach
     moves: Moves
-    leaves: Leaves  # what is within reach
+    searched: list[int]  # the numbers of the shadows that are asked
+    leaves: Leaves  # what is within reach of the model and of them
     cutoff: float
     accepts: Callable[[Target], bool]  # whether the model itself does
 
@@ -52,8 +53,7 @@ class LastingQuestion:
             0.0, 0.0, 0.0,
         )  # fmt: skip
         mid = self._settled(lasting, self._crowd(np.empty(0, np.int64)), [near])
-        if mid is None:
-            return near, near
+        mid = near if mid is None else mid
         price = policy.far_distance_price * space.genuine
         dear = max(float(self.reach.costs(mid[None], float(policy.action_cost))[0]), LEAST_PRICE)
         like_others = Aim(
@@ -74,12 +74,33 @@ class LastingQuestion:
         return self.model.matrix.first_past(self.cutoff, self.model.policy.sign)
 
     def _settled(self, aim: Aim, crowd: Crowd, starts: list[Target]) -> Target | None:
-        """Descend from each start, then exchange from where it ends best; None where the model declines what comes of it."""
+        """Descend from each start, then exchange from where it ends best.
+
+        None where the model declines what comes of it, or where the first start was better: the common cells can part a
+        combination of features that move together so far that nobody may go there, and then the descent begins elsewhere.
+        """
         known = self.there, self.moves
         states = [state_of(*known, start, self.space.cells, self.model.cells) for start in starts]
-        worth_it, state = descend(self.leaves, self.moves, aim, crowd, np.array(states), EXCHANGES_MAX)
+        worth, state = descend(self.leaves, self.moves, aim, crowd, np.array(states), EXCHANGES_MAX)
         target = target_of(self.there, state)
-        return None if math.isinf(worth_it) or not self.accepts(target) else target
+        if math.isinf(worth) or not self.accepts(target):
+            return None
+        begun = self.space.cells.of(np.array([starts[0], target_of(self.there, states[0])]))
+        return None if (begun[0] != begun[1]).any() and self._worth(aim, crowd, starts[0]) <= worth else target
+
+    def _worth(self, aim: Aim, crowd: Crowd, target: Target) -> float:
+        """The objective of a target that no state stands for."""
+        reach, sign = self.reach, self.model.policy.sign
+        asked = [self.model.shadows.forests[k] for k in self.searched] or [self.model.forest]
+        past = np.array([sign * (float(margins_of(forest, target[None])[0]) - self.cutoff) for forest in asked])
+        short = aim.surplus_price * np.maximum(aim.surplus - past, 0) + aim.reserve_price * np.maximum(
+            aim.reserve - past, 0
+        )
+        worth = float(reach.costs(target[None], float(self.model.policy.action_cost))[0]) + float(np.mean(short))
+        if aim.distance_price > 0:
+            place = place_of_rows(target[None], reach.rules, reach.matrix, self.model.cells)
+            worth += aim.distance_price * float(distances(crowd.place, crowd.nominal, place)[0])
+        return worth
 
     def _crowd(self, around: NDArray[np.int64]) -> Crowd:
         """Place a person's own places among the people with these rows of the pool."""
@@ -135,6 +156,7 @@ def lasting_question(
         reach=reach,
         there=there,
         moves=moves,
+        searched=searched,
         leaves=within_reach(space.joint, moves, np.array([0, *(1 + k for k in searched)])),
         cutoff=cutoff,
         accepts=accepts,

@@ -25,9 +25,7 @@ from stream.recourse.within_reach import within_reach
 LOGISTIC = "logistic"  # in the names of links whose margins are log odds
 LOGIT_DEVIATION = math.pi / math.sqrt(3)  # the standard deviation of the logistic distribution
 ODDS = 0.75  # a probability at which log odds are measured; any other gives the same
-ASSUMED_DEVIATION = (
-    0.4  # log odds between models, where no shadow tells: a retrain on a bootstrap differs about as much
-)
+ASSUMED_DEVIATION = 0.4  # log odds between models, where no shadow tells: bootstraps differ by about as much
 DEVIATIONS_AMONG_MAX = 2048  # people, evenly chosen, on whom it is measured whenever a bundle is opened
 
 

@@ -2,7 +2,7 @@
 
 A row is either a whole Decision (it has `features`), or flat: the features by name, beside them whatever of a
 decision's own fields the file has as columns; a column that is a feature's is that feature, whatever its name. A flat
-row without an outcome is declined or approved by the model.
+row without an outcome is declined or approved by the model. Its `policy_overrides` are an object, in a table a cell with the JSON of one.
 """
 
 from __future__ import annotations
@@ -28,13 +28,11 @@ from stream.errors import ConfigurationError, InvalidDecision, MalformedRecord, 
 from stream.events import Decision
 from stream.wire.avro_records import LIBRARY_FAULTS
 from stream.wire.decisions import decision_of, json_object
+from stream.wire.flat_columns import OVERRIDES, OWN_COLUMNS, misspelt, overrides_of, unused
 
 BATCH_ROWS: Final = 8_192
 LINE_BYTES_MAX: Final = 1 << 20
-_OWN_COLUMNS: Final = (
-    "decision_id", "event_time", "subject_ref", "outcome", "decline_basis", "margin", "probability", "threshold",
-    "threshold_scale", "product", "jurisdiction",
-)  # fmt: skip
+_TABLES: Final = (".csv", ".csv.gz", ".parquet", ".pq")  # what an object is in: a cell with its JSON
 _NUMBERS: Final = ("margin", "probability", "threshold")
 _MISSING_WORDS: Final = ("", "NA", "NaN", "nan", "null", "NULL", "N/A")
 _TRUE: Final = ("True", "true", "TRUE")
@@ -49,6 +47,7 @@ class Row:
     name: str  # the decision_id, else the row number from 0
     decision: Decision | PoisonError
     decided: bool
+    not_used: tuple[str, ...] = ()  # of a flat row, the columns that are neither features nor its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +64,16 @@ class FlatRows:
 def read_rows(path: Path, flat: FlatRows) -> Iterator[Row]:
     """Read a file's rows in order, in bounded batches.
 
-    Raises: ConfigurationError for a file that cannot be read, or flat rows in which a feature has no column.
+    Raises: ConfigurationError for a file that cannot be read, or flat rows in which a feature has no column,
+    or a column's name is a misspelt `policy_overrides`. (In JSONL and Avro, where each row has its own, the row is at fault.)
     """
     if not path.is_file():
         msg = f"there is no file {path}"
         raise ConfigurationError(msg)
+    in_cells = path.name.lower().endswith(_TABLES)
     try:
         for number, fields in enumerate(_records(path, flat)):
-            yield fields if isinstance(fields, Row) else _row(number, fields, flat)
+            yield fields if isinstance(fields, Row) else _row(number, fields, flat, in_cells=in_cells)
     except (OSError, ValueError, pa.ArrowException) as error:
         msg = f"cannot read {path}: {without_cells(error)}"
         raise ConfigurationError(msg) from None  # the cause repeats the content
@@ -217,11 +218,15 @@ def _check_columns(names: list[str], path: Path, flat: FlatRows) -> None:
     if flat_rows and (absent := [f for f in flat.features if f not in names]):
         msg = f"{path} has no column for these features of the model: {', '.join(absent[:5])}"
         raise ConfigurationError(msg)
+    if flat_rows and (said := misspelt(unused(names, _foreign(flat)))):
+        msg = f"{path}: {said}"
+        raise ConfigurationError(msg)
 
 
-def _row(number: int, fields: Mapping[str, Any], flat: FlatRows) -> Row:
+def _row(number: int, fields: Mapping[str, Any], flat: FlatRows, *, in_cells: bool) -> Row:
     own = _own(fields, flat)
     name, decided = _named(number, own)
+    not_used: tuple[str, ...] = ()
     whole: dict[str, Any] = {"decision_id": name, **{key: _as_json(value) for key, value in own.items()}}
     if not _is_whole(fields, flat):
         whole |= {
@@ -231,10 +236,15 @@ def _row(number: int, fields: Mapping[str, Any], flat: FlatRows) -> Row:
             "outcome": own["outcome"] if decided else "declined",
             "features": {f: _missing_as_none(fields[f]) for f in flat.features if f in fields},
         }
+        not_used = unused(fields, _foreign(flat))
     try:
-        return Row(name=name, decision=decision_of(whole, timed=False), decided=decided)
+        if said := misspelt(not_used):
+            raise InvalidDecision(said)
+        if in_cells and not _is_whole(fields, flat) and isinstance(cell := own.get(OVERRIDES), str):
+            whole[OVERRIDES] = overrides_of(cell)
+        return Row(name=name, decision=decision_of(whole, timed=False), decided=decided, not_used=not_used)
     except PoisonError as error:
-        return Row(name=name, decision=error, decided=decided)
+        return Row(name=name, decision=error, decided=decided, not_used=not_used)
 
 
 def _faulty(number: int, fields: Mapping[str, Any], column: str, flat: FlatRows) -> Row:
@@ -258,8 +268,13 @@ def _own(fields: Mapping[str, Any], flat: FlatRows) -> Mapping[str, Any]:
     """A decision's own fields of a row: all of a whole decision, and of a flat row those that are no features."""
     if _is_whole(fields, flat):
         return fields
-    foreign = {*flat.features, *flat.passed_over}
-    return {c: fields[c] for c in _OWN_COLUMNS if c in fields and c not in foreign}
+    foreign = _foreign(flat)
+    return {c: fields[c] for c in OWN_COLUMNS if c in fields and c not in foreign}
+
+
+def _foreign(flat: FlatRows) -> frozenset[str]:
+    """Columns that are no field of a decision, whatever their names."""
+    return flat.passed_over.union(flat.features)
 
 
 def _as_json(value: Any) -> Any:  # noqa: ANN401  (a cell of any type; decision_of checks it)
