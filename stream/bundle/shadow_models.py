@@ -141,7 +141,14 @@ def stored_shadows(folder: Path, manifest: Manifest, forest: Forest, rules: Feat
         if forests[-1].digest != digest:  # though its bytes are the ones that were built
             built_with = manifest["probes"]["library_version"]
             raise mismatch(forest, f"reads another forest out of {path} than", str(folder), built_with)
-    return Shadows(forests=tuple(forests))
+    shadows = Shadows(forests=tuple(forests))
+    if (entry["searched"], entry["held_out"]) != (shadows.searched, shadows.held_out):
+        message = (
+            f"the manifest of {folder} says that {entry['searched']} shadows are searched and {entry['held_out']} held out, but of "
+            f"{len(forests)} they are {shadows.searched} and {shadows.held_out}; build the bundle again"
+        )
+        raise CorruptionError(message)
+    return shadows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

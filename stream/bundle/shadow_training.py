@@ -159,7 +159,7 @@ def _refuse_target(column: str, what: str) -> NoReturn:
 
 def _refuse_training(given: TrainParams, forest: Forest, said: str) -> NoReturn:
     message = (
-        f"--train-params {given.path}: {forest.library} does not train shadows so: {shown(said, SAID_CHARACTERS_MAX)}; give the "
+        f"--train-params {given.path}: {forest.library} does not train shadows so: {shown(said.rstrip(' .;'), SAID_CHARACTERS_MAX)}; give the "
         "parameters that the model was trained with"
     )
     raise ConfigurationError(message)

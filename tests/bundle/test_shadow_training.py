@@ -106,7 +106,7 @@ def test_a_train_json_has_a_largest_size_and_must_be_there(tmp_path: Path, monke
 
 
 XGBOOST_SAYS: list[tuple[dict[str, Any], str]] = [
-    ({"ete": 0.1}, 'Parameters: { "ete" } are not used'),
+    ({"ete": 0.1}, 'Parameters: { "ete" } are not used; give the'),
     ({"n_estimators": 5}, '"n_estimators" } are not used'),
     ({"max_depth": "deep"}, "Invalid Parameter format for max_depth"),
     ({"objective": "binary:nonsense"}, "Unknown objective function"),

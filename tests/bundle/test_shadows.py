@@ -308,6 +308,10 @@ def say_none(_folder: Path, manifest: Any) -> None:
     manifest["shadows"] = None
 
 
+def count_otherwise(_folder: Path, manifest: Any) -> None:
+    manifest["shadows"] |= {"searched": 2, "held_out": 0}
+
+
 @pytest.mark.parametrize(
     ("tamper", "error", "told"),
     [
@@ -315,6 +319,11 @@ def say_none(_folder: Path, manifest: Any) -> None:
         (put_another, CorruptionError, "00.ubj is no shadow of the bundle's model"),
         (take_away, CorruptionError, "names other files under shadows/ than it counts"),
         (say_none, CorruptionError, "names other files under shadows/ than it counts"),
+        (
+            count_otherwise,
+            CorruptionError,
+            "says that 2 shadows are searched and 0 held out, but of 2 they are 1 and 1",
+        ),
     ],
 )
 def test_what_was_tampered_with_is_refused_though_digests_fit(
