@@ -52,6 +52,14 @@ def moves_of(reach: Reach, action_cost: float) -> Moves:
     )
 
 
+def without(moves: Moves, slot: int) -> Moves:
+    """Give the moves of somebody for whom one slot stays where it is."""
+    price = moves.price.copy()
+    price[moves.start[slot] : moves.start[slot + 1]] = np.inf
+    price[moves.start[slot] + moves.own[slot]] = 0.0
+    return moves._replace(price=price)
+
+
 def no_moves(trees: CellTrees) -> Moves:
     """The moves of someone who may go nowhere."""
     features, places = len(trees.by_rank), int(trees.start[-1])

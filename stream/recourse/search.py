@@ -90,7 +90,7 @@ class _Query:
         """Search for what costs least, and from there for what lasts."""
         model = self.model
         moves = moves_of(self.reach, float(model.policy.action_cost))
-        near = self._accepted(lambda gap: least_effort(model.trees, moves, gap))
+        near = self._cheapest(moves)
         if near is None and (walked := self._walked(self.ranking.scores(), *self._terciles[0])) is not None:
             near = self._cheapened(moves, walked[2])
         if near is None:
@@ -98,7 +98,9 @@ class _Query:
             if near is None:
                 return Found(targets=(), proven=outcome == "none")
             near = self._cheapened(moves, near)
-        question = lasting_question(model, space, self.reach, cutoff=self.cutoff, accepts=self._accepts)
+        question = lasting_question(
+            model, space, self.reach, cutoff=self.cutoff, accepts=self._accepts, cheapest=self._cheapest
+        )
         targets = (near, *question.answers(near, self._slack))
         return Found(targets=tuple(self._beside(k, target) for k, target in enumerate(targets)))
 
@@ -132,6 +134,9 @@ class _Query:
         rank, comparator, target = walked
         floor = min(floor, self._margin(target))
         return rank, comparator, prune(forest, reach, target, floor=floor, sign=sign)
+
+    def _cheapest(self, moves: Moves) -> NDArray[np.float64] | None:
+        return self._accepted(lambda gap: least_effort(self.model.trees, moves, gap))
 
     def _cheapened(self, moves: Moves, target: NDArray[np.float64]) -> NDArray[np.float64]:
         """Polish what was found elsewhere; without a cheaper target that the model accepts, it stays."""

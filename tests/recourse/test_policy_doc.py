@@ -97,6 +97,9 @@ def test_figures_are_those_of_the_code() -> None:
     assert f"{100 * SEARCHED_SHARE} %, rounded down" in SHADOWS
     assert TEN.searched == 7
     assert lasting_question.BESIDE_MAX == 3
+    assert f"(of up to {lasting_question.OTHERS_MAX} of them)" in TOLD
+    assert lasting_question.OTHER_COST_MAX == 3
+    assert "costs at most three times as much" in TOLD
     assert "toward up to three of" in TOLD
     assert "of ten seven and three" in SHADOWS
 

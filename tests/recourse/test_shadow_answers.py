@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 import xgboost as xgb
 
+from stream.events import RecommendedTier
 from stream.recourse.answer import answer
+from stream.recourse.lasting_question import OTHER_COST_MAX
 from stream.recourse.lasting_space import ASSUMED_DEVIATION
+from stream.recourse.policy import NUMBERS
 from stream.recourse.shadows import Shadows
 from tests.forest.models import Owner, forest_of, owner_of
 from tests.recourse.lenders import FEATURES, LENDERS, Approve, Lender, Library, Rows, applicants, lender, lender_of
@@ -195,3 +198,37 @@ def test_shadows_that_say_what_the_model_says_tell_no_deviation(library: Library
     assert same.lasting is not None
     assert shop.model.lasting is not None
     assert same.lasting.deviation == shop.model.lasting.deviation
+
+
+@PAIRS
+def test_three_tiers_are_one_only_where_no_other_way_is_near(library: Library, approve: Approve) -> None:
+    """Given prices for which near is the best of every tier, far does without a move of near's, for at most three times the cost; where it does not, the person who cannot make one of these moves has no such way."""
+    plain = lender(library, approve)
+    free: Any = {name: 0.0 for name in NUMBERS if name.startswith(("mid_", "far_"))}
+    shop, others = plain.with_model(policy=dataclasses.replace(plain.model.policy, **free)), 0
+    for row in shop.declined(PEOPLE):
+        tiers = answer(shop.decide(row), shop.model).recommendation["tiers"]
+        if not tiers:
+            continue
+        near, mid, far = (moved(tier) for tier in tiers)
+        assert near == mid
+        if near != far:
+            others += 1
+            assert near.keys() - far.keys()
+            assert price(shop, tiers[2]) <= OTHER_COST_MAX * price(shop, tiers[0])
+            continue
+        for name in near:
+            kept = shop.decide(row, policy_overrides={name: "immutable"})
+            again = answer(kept, shop.model).recommendation["tiers"]
+            assert not again or price(shop, again[0]) > OTHER_COST_MAX * price(shop, tiers[0])
+    assert others > 5
+
+
+def moved(tier: RecommendedTier) -> dict[str, object]:
+    """What a tier asks for."""
+    return {action["feature"]: action["to"] for action in tier["actions"]}
+
+
+def price(shop: Lender, tier: RecommendedTier) -> float:
+    """What a tier costs."""
+    return tier["effort"] + shop.model.policy.action_cost * len(tier["actions"])
