@@ -144,7 +144,7 @@ def test_a_build_trains_shadows_and_tells_of_them(tmp_path: Path) -> None:
     assert refused.exit_code == 2
     assert "--shadows needs --train-params" in refused.stderr.splitlines()[-1]
     done = build(tmp_path, "--shadows", "3", "--train-params", train)
-    told = "  shadows       2 searched and 1 held out, trained on bootstraps of the pool\n"
+    told = "  shadows       2 searched and 1 held out for each applicant, trained on bootstraps of the pool\n"
     assert done.exit_code == 0
     assert told in done.stdout
     assert "training shadows ..." in done.stderr.splitlines()
@@ -162,7 +162,7 @@ def test_show_says_where_robust_share_comes_from(tmp_path: Path) -> None:
     xgboost_model(USUAL, max_depth=2).save_model(tmp_path / "before.ubj")
     build(tmp_path, "--shadow-models", str(tmp_path / "before.ubj"))
     shown = run("show", tmp_path / "bundle").stdout
-    assert "  shadows       0 searched and 1 held out, given\n" in shown
+    assert "  shadows       0 searched and 1 held out for each applicant, given\n" in shown
     assert "a tier's robust_share is the share of those held out that accept it\n" in shown
 
 
@@ -185,7 +185,10 @@ def test_shadow_models_takes_one_path_or_several(tmp_path: Path, spelling: str) 
     assert (entry["trained"], entry["searched"], entry["held_out"]) == (False, 2, 1)
     kept = [(tmp_path / "bundle" / "shadows" / f"0{i}.ubj").read_bytes() for i in range(3)]
     assert kept == [Path(path).read_bytes() for path in paths]
-    assert "  shadows       2 searched and 1 held out, given\n" in run("show", tmp_path / "bundle").stdout
+    assert (
+        "  shadows       2 searched and 1 held out for each applicant, given\n"
+        in run("show", tmp_path / "bundle").stdout
+    )
 
 
 def test_a_word_that_belongs_to_no_option_is_refused(tmp_path: Path) -> None:
