@@ -12,9 +12,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.service.lender import Lender, heloc_lender, toy_lender
+from tests.service.redis_fixtures import client, no_redis, redis_url
 from tests.service.stack import each_stack, embedded_stack, loud, real_stack_or_none, stack
 
-__all__ = ["each_stack", "embedded_stack", "real_stack_or_none", "stack"]
+__all__ = ["client", "each_stack", "embedded_stack", "no_redis", "real_stack_or_none", "redis_url", "stack"]
 
 NEEDS_SERVICES = frozenset({"stack", "each_stack"})
 REPOSITORY = Path(__file__).resolve().parents[1]

@@ -6,7 +6,7 @@ import math
 
 from hypothesis import strategies as st
 
-from stream.recourse.features import FeatureRule, Mutability, ReasonTexts
+from stream.recourse.rules.feature_rule import FeatureRule, Mutability, ReasonTexts
 
 STEPS = [0.01, 0.05, 0.1, 0.25, 0.3, 0.5, 1.0, 2.0, 5.0]
 SENTINELS = [-9.0, -8.0, -7.0, -6.0, 7.0, 8.0, 9.0, 0.0]

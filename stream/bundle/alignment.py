@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from stream.errors import ConfigurationError, shown
-from stream.recourse.toml_files import read_toml
+from stream.recourse.rules.toml_files import read_toml
 
 NAMES_SHOWN_MAX: Final = 5
 NAMES_COMPARED_MAX: Final = 200  # of each side, when the nearest is looked for: each is compared with each

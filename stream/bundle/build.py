@@ -13,10 +13,14 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from stream.bundle.advice.claims import ClaimColumn, ClaimReport, check_claims
+from stream.bundle.advice.pool_rank import PoolRank, rank_pool
+from stream.bundle.advice.unsaid import Unsaid, unsaid
+from stream.bundle.advice.untrue_ratios import UntrueRatio, untrue_ratios
+from stream.bundle.atomic_folder import made_whole, refuse_occupied
 from stream.bundle.build_inputs import BuildInputs, InputPaths, Progress, check_missing, read_inputs
-from stream.bundle.claims import ClaimColumn, ClaimReport, check_claims
-from stream.bundle.folders import made_whole, refuse_occupied
-from stream.bundle.kept_probes import PROBES
+from stream.bundle.gate.kept_probes import PROBES
+from stream.bundle.gate.probe import ProbeReport, probe
 from stream.bundle.manifest import (
     FORMAT_VERSION,
     LEAF_MATRIX,
@@ -29,22 +33,18 @@ from stream.bundle.manifest import (
     encode_manifest,
 )
 from stream.bundle.pool import Pool, check_range
-from stream.bundle.pool_rank import PoolRank, rank_pool
-from stream.bundle.probe import ProbeReport, probe
-from stream.bundle.shadow_models import build_shadows, shadow_request
-from stream.bundle.unsaid import Unsaid, unsaid
-from stream.bundle.untrue_ratios import UntrueRatio, untrue_ratios
+from stream.bundle.shadows.models import build_shadows, shadow_request
 from stream.errors import ConfigurationError, InvalidDecision
 from stream.events import ThresholdScale
 from stream.forest.ledger import leaf_units
 from stream.forest.link import Link, check_predictions, link_of
 from stream.forest.trees import Forest, TreesUsed
 from stream.forest.walk import margins_of
-from stream.recourse.features import FeatureRules
-from stream.recourse.leaf_matrix import LeafMatrix, build_leaf_matrix
-from stream.recourse.policy import Policy
-from stream.recourse.record import ENGINE_VERSION
-from stream.recourse.size import largest_record
+from stream.recourse.comparators.leaf_matrix import LeafMatrix, build_leaf_matrix
+from stream.recourse.record.records import ENGINE_VERSION
+from stream.recourse.record.size import largest_record
+from stream.recourse.rules.features import FeatureRules
+from stream.recourse.rules.policy import Policy
 
 MODEL_ID: Final = "model"
 VERSION_DIGITS: Final = 12

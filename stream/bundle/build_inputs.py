@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from stream.bundle.advice.claims import ClaimColumn, trees_meant
 from stream.bundle.alignment import check_names
-from stream.bundle.claims import ClaimColumn, trees_meant
 from stream.bundle.manifest import FEATURES, MODEL_FILES, POLICY
 from stream.bundle.pool import Pool, read_pool
 from stream.bundle.read_model import Readings, read_every_way
 from stream.errors import ConfigurationError
 from stream.forest.trees import Forest, TreesUsed
-from stream.recourse.features import FeatureRules, rules_for
-from stream.recourse.policy import Policy, read_policy
+from stream.recourse.rules.features import FeatureRules, rules_for
+from stream.recourse.rules.policy import Policy, read_policy
 
 Progress: TypeAlias = Callable[[str, int, int], None]  # stage, done, total
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import fsspec
 
-from stream.bundle.folders import made_whole
+from stream.bundle.atomic_folder import made_whole
 from stream.bundle.manifest import MANIFEST, READ_BYTES, FileEntry, decode_manifest, digest_of
 from stream.bundle.uris import without_secrets
 from stream.errors import BundleUnavailable, CorruptionError, DiskUnavailable

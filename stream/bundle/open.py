@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stream.bundle.kept_probes import PROBES, check_probes, kept_probes, mismatch
+from stream.bundle.gate.kept_probes import PROBES, check_probes, kept_probes, mismatch
 from stream.bundle.manifest import (
     FEATURES,
     LEAF_MATRIX,
@@ -20,16 +20,16 @@ from stream.bundle.manifest import (
     read_manifest,
 )
 from stream.bundle.read_model import read_model
-from stream.bundle.shadow_models import stored_shadows
+from stream.bundle.shadows.models import stored_shadows
 from stream.errors import CorruptionError, InvalidDecision
 from stream.events import BundleIdentity
 from stream.forest.link import link_of
 from stream.forest.trees import Forest
-from stream.recourse.features import FeatureRules, rules_for
-from stream.recourse.leaf_matrix import LeafMatrix
+from stream.recourse.comparators.leaf_matrix import LeafMatrix
+from stream.recourse.comparators.stored_matrix import stored_matrix
 from stream.recourse.model import PublishedModel, published_model
-from stream.recourse.policy import Policy, read_policy
-from stream.recourse.stored_matrix import stored_matrix
+from stream.recourse.rules.features import FeatureRules, rules_for
+from stream.recourse.rules.policy import Policy, read_policy
 
 
 def open_bundle(folder: Path, *, verify: bool = True) -> PublishedModel:

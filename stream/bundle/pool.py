@@ -22,7 +22,8 @@ from stream.bundle.alignment import hint_of_spelling, some
 from stream.bundle.table_faults import without_cells
 from stream.errors import ConfigurationError, shown
 from stream.forest.trees import Forest, Word
-from stream.recourse.features import FeatureRule, FeatureRules
+from stream.recourse.rules.feature_rule import FeatureRule
+from stream.recourse.rules.features import FeatureRules
 
 NO_VALUE: Final = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")  # how a CSV says missing
 CSV_SUFFIXES: Final = (".csv", ".csv.gz")

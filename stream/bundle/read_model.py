@@ -7,9 +7,9 @@ from pathlib import Path
 
 from stream.bundle.manifest import MODEL_FILES
 from stream.errors import ConfigurationError, ModelRefused
-from stream.forest.from_lightgbm import read_lightgbm
-from stream.forest.from_xgboost import read_xgboost
+from stream.forest.lightgbm.reader import read_lightgbm
 from stream.forest.trees import Forest, TreesUsed
+from stream.forest.xgboost.reader import read_xgboost
 
 CHOICES: tuple[TreesUsed, ...] = ("best", "all")
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import click
 
-from stream.archive.sources import Found, from_jsonl, from_topic
-from stream.audit_log.archive_check import ArchiveCheck
-from stream.audit_log.check import Tally, check
-from stream.audit_log.settings import read_sink_settings
-from stream.audit_log.sink import Sink
-from stream.audit_log.stray_files import Broken
+from stream.audit.archive_check import ArchiveCheck
+from stream.audit.record_check import Tally, check
+from stream.audit.sink.settings import read_sink_settings
+from stream.audit.sink.sink import Sink
+from stream.audit.sources import Found, from_jsonl, from_topic
+from stream.audit.stray_files import Broken
 from stream.bundle.open import open_bundle
 from stream.cli.progress import counted
 from stream.errors import ConfigurationError

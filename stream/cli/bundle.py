@@ -12,9 +12,9 @@ from stream.bundle.build import DECISION_BYTES_MAX, MODEL_ID, RECORD_BYTES_MAX, 
 from stream.bundle.manifest import read_manifest
 from stream.bundle.manifest_fields import SHADOWS_MAX
 from stream.bundle.open import open_bundle
-from stream.cli.bundle_told import built_for_machines, built_for_people, facts, probes_told
+from stream.cli.bundle_report import built_for_machines, built_for_people, facts, probes_told
 from stream.errors import ConfigurationError
-from stream.recourse.shadows import SEARCHED_SHARE
+from stream.recourse.search.shadows import SEARCHED_SHARE
 
 FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER: Final = click.Path(exists=True, file_okay=False, path_type=Path)

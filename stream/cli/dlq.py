@@ -15,19 +15,19 @@ import click
 
 from stream.cli.progress import counted
 from stream.cli.topic_lines import as_text
-from stream.dlq.letters import Choice, Kept, chosen, dead_letters
+from stream.dlq.dead_letter_reader import Choice, Kept, chosen, dead_letters
 from stream.dlq.originals import Originals
 from stream.dlq.receipts import Receipts
 from stream.dlq.redrive import Account, Redrive, check_source, send_back
 from stream.errors import ConfigurationError, RedisUnavailable, poison_kinds, shown
 from stream.events import DeadLetter
 from stream.runtime.connections import connect_redis, framing_of, kafka_properties
-from stream.runtime.dead_letters import MESSAGE_CHARACTERS_MAX
-from stream.runtime.delivery import KafkaDelivery
-from stream.runtime.patience import Patience
+from stream.runtime.kafka.dead_letters import MESSAGE_CHARACTERS_MAX
+from stream.runtime.kafka.delivery import KafkaDelivery
+from stream.runtime.kafka.topics import TopicKeeper
+from stream.runtime.retry import Patience
 from stream.runtime.settings import Settings, read_settings
-from stream.runtime.topics import TopicKeeper
-from stream.wire.times import time_ms
+from stream.times import time_ms
 
 PLACE: Final = re.compile(r"\d{1,10}:\d{1,19}")
 REDRIVE_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,80}")

@@ -16,7 +16,7 @@ from stream.events import ModelPublished
 from stream.models.listing import Listed, Listing, list_models
 from stream.models.publishing import Request, publish
 from stream.runtime.settings import read_settings
-from stream.wire.times import time_ms
+from stream.times import time_ms
 
 MIB = 1 << 20
 LINES_FROM_BYTES = 64 * MIB  # below, one line at the end is enough

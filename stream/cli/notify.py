@@ -12,12 +12,12 @@ import click
 from stream.cli.progress import counted
 from stream.errors import ConfigurationError
 from stream.notify.settings import NotifySettings, check_runnable, read_notify_settings
-from stream.runtime.described import documentation, masked
 from stream.runtime.logs import set_up_logging
 from stream.runtime.settings import read_settings
+from stream.runtime.settings_reader import documentation, masked
 
 if TYPE_CHECKING:
-    from stream.notify.preview_folder import Totals
+    from stream.notify.letters.preview_folder import Totals
 
 FAULTS_SHOWN_MAX: Final = 20
 EXAMPLE: Final = """\b
@@ -176,9 +176,9 @@ def preview(
     """
     from itertools import islice  # noqa: PLC0415 - beside its only use
 
-    from stream.notify.notice import KIND  # noqa: PLC0415 - as above
-    from stream.notify.preview import EXPECTED, previews  # noqa: PLC0415 - as above
-    from stream.notify.preview_folder import PreviewFolder, Totals  # noqa: PLC0415 - as above
+    from stream.notify.letters.preview import EXPECTED, previews  # noqa: PLC0415 - as above
+    from stream.notify.letters.preview_folder import PreviewFolder, Totals  # noqa: PLC0415 - as above
+    from stream.notify.notices.notice import KIND  # noqa: PLC0415 - as above
     from stream.notify.run import loaded_templates  # noqa: PLC0415 - as above
 
     given = {"notify_templates": templates, "notify_locale": locale}
@@ -211,7 +211,7 @@ def templates(*, out: Path) -> None:
     """
     import shutil  # noqa: PLC0415 - beside its only use
 
-    from stream.notify.templates import shipped_folder  # noqa: PLC0415 - as above
+    from stream.notify.letters.templates import shipped_folder  # noqa: PLC0415 - as above
 
     try:
         shutil.copytree(shipped_folder(), out)

@@ -8,14 +8,14 @@ from typing import Final
 import click
 
 from stream.bundle.open import open_bundle
-from stream.cli.output_file import written
 from stream.cli.progress import counted
 from stream.errors import ModelNotPublished, PoisonError, shown
+from stream.files.answer_lines import answer_line
+from stream.files.decision_files import FlatRows, Row, read_rows
+from stream.files.output_file import written
 from stream.forest.trees import Word
 from stream.recourse.answer import Answer, answer, answer_if_declined
 from stream.recourse.model import PublishedModel
-from stream.wire.answer_lines import answer_line
-from stream.wire.decision_files import FlatRows, Row, read_rows
 
 FAULTS_SHOWN_MAX: Final = 20
 FAULT_CHARACTERS_MAX: Final = 400

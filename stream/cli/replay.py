@@ -12,16 +12,16 @@ import click
 from stream.cli.progress import Progress
 from stream.errors import ConfigurationError
 from stream.events import ThresholdScale
-from stream.replay.nothing import why_nothing
-from stream.replay.records import Window, window_of
-from stream.replay.report import is_all_right
+from stream.replay.judge.verdict import APART, MODES, Mode
+from stream.replay.judge.what_if import Change
+from stream.replay.report.empty_run import why_nothing
+from stream.replay.report.report import is_all_right
+from stream.replay.report.wording import counting
 from stream.replay.request import Request
 from stream.replay.run import Finished, run_replay
 from stream.replay.settings import read_replay_settings
-from stream.replay.topic_source import read_offsets
-from stream.replay.verdict import APART, MODES, Mode
-from stream.replay.what_if import Change
-from stream.replay.wording import counting
+from stream.replay.sources.records import Window, window_of
+from stream.replay.sources.topic_source import read_offsets
 from stream.runtime.settings import read_settings
 
 TOLD: Final = (

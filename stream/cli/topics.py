@@ -8,11 +8,11 @@ from itertools import islice
 import click
 
 from stream.cli.topic_lines import line_of
-from stream.cli.topic_schemas import schema_findings
 from stream.runtime.connections import framing_of, kafka_properties
+from stream.runtime.kafka.topic_scan import scan_topic
+from stream.runtime.kafka.topic_schemas import schema_findings
+from stream.runtime.kafka.topics import PARTITIONS, Finding, TopicKeeper, topic_specs
 from stream.runtime.settings import read_settings
-from stream.runtime.topics import PARTITIONS, Finding, TopicKeeper, topic_specs
-from stream.wire.topic_scan import scan_topic
 
 DIFFERS = ("missing", "different", "unmendable")
 

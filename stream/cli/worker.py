@@ -8,9 +8,9 @@ from importlib.metadata import version
 
 import click
 
-from stream.runtime.described import documentation, masked
 from stream.runtime.logs import set_up_logging
 from stream.runtime.settings import Settings, read_settings
+from stream.runtime.settings_reader import documentation, masked
 
 log = logging.getLogger(__name__)
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
+from stream.audit.verify.body import verify
 from stream.demo.figures import by_count, in_milliseconds, own_times_s
 from stream.demo.letter import Thirds, letter
 from stream.demo.traffic import Heard, Post
 from stream.events import AuditRecord, DeadLetter, Recommendation
-from stream.recourse.audit import verify
-from stream.wire.answer_lines import answer_line
+from stream.files.answer_lines import answer_line
 from stream.wire.avro_records import decode
 
 LETTERS_SHOWN: Final = 3

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from stream.bundle.table_faults import without_cells
 from stream.errors import ConfigurationError, PoisonError, shown
 from stream.events import Value
-from stream.recourse.features import FeatureRules, read_features
-from stream.recourse.toml_files import read_toml
+from stream.recourse.rules.features import FeatureRules, read_features
+from stream.recourse.rules.toml_files import read_toml
 
 TRAINING_SHARE: Final = 0.7
 SPLIT_SEED: Final = 20_261_127

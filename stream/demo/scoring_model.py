@@ -12,7 +12,7 @@ import pyarrow.parquet
 import xgboost
 from numpy.typing import NDArray
 
-from stream.bundle.pool_rank import area_under_curve
+from stream.bundle.advice.pool_rank import area_under_curve
 from stream.demo.credit_data import CreditData
 
 ROUNDS: Final = 150

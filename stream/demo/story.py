@@ -12,8 +12,8 @@ from stream.bundle.manifest import Manifest
 from stream.bundle.open import open_bundle
 from stream.demo.account import account_of, figures
 from stream.demo.decider import decisions
-from stream.demo.embedded_kafka import EmbeddedKafka
-from stream.demo.embedded_redis import EmbeddedRedis
+from stream.demo.embedded.embedded_kafka import EmbeddedKafka
+from stream.demo.embedded.embedded_redis import EmbeddedRedis
 from stream.demo.letter import Thirds
 from stream.demo.preparation import Files, Say, prepare
 from stream.demo.script import Script

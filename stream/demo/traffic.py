@@ -14,7 +14,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from stream.demo.embedded_kafka import lost_records
+from stream.demo.embedded.embedded_kafka import lost_records
 from stream.errors import CorruptionError, KafkaUnavailable
 
 PARTITION_KEEPS_BYTES: Final = 5 * 1024 * 1024

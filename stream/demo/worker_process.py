@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from stream.errors import CorruptionError
-from stream.runtime.described import documentation
 from stream.runtime.settings import Settings
+from stream.runtime.settings_reader import documentation
 
 START_TIMEOUT_S: Final = 120.0
 STOP_TIMEOUT_S: Final = 20.0
@@ -45,7 +45,7 @@ class WorkerProcess:
         worker = ["env", *unset, *variables, sys.executable, "-m", "stream.cli.main", "worker"]
         with self.log.open("wb") as log:
             self._guard = subprocess.Popen(  # noqa: S603 - our own program; a session of its own, so Ctrl-C is ours to handle
-                [sys.executable, "-m", "stream.demo.guard", str(STOP_TIMEOUT_S), *worker],
+                [sys.executable, "-m", "stream.demo.embedded.guard", str(STOP_TIMEOUT_S), *worker],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,

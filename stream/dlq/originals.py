@@ -11,8 +11,8 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from stream.errors import KafkaUnavailable
 from stream.events import DeadLetter
-from stream.runtime.dead_letters import LEFT_OUT
-from stream.wire.clients import groupless_consumer
+from stream.runtime.clients import groupless_consumer
+from stream.runtime.kafka.dead_letters import LEFT_OUT
 
 ANSWER_MAX_S: Final = 10.0
 

@@ -10,7 +10,7 @@ from typing import Final, cast
 
 import redis
 
-from stream.wire.clients import redis_errors
+from stream.runtime.clients import redis_errors
 
 KEY_PREFIX: Final = "coach:redriven:"
 TTL_S: Final = 90 * 24 * 60 * 60  # as long as the dead letters' topic keeps a record

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from stream.dlq.letters import Kept, redrives
+from stream.dlq.dead_letter_reader import Kept, redrives
 from stream.dlq.originals import OriginalGone, Originals
 from stream.dlq.receipts import Receipts
 from stream.errors import ConfigurationError, RedisUnavailable
 from stream.events import DeadLetter
-from stream.runtime.dead_letters import REDRIVE_HEADER
-from stream.runtime.delivery import Delivers, Output
-from stream.runtime.patience import Patience
+from stream.runtime.kafka.dead_letters import REDRIVE_HEADER
+from stream.runtime.kafka.delivery import Delivers, Output
+from stream.runtime.retry import Patience
 
 BATCH: Final = 200
 REDRIVES_MAX: Final = 16  # a record that died this often dies for a reason that a redrive does not mend

@@ -14,9 +14,9 @@ import numpy as np
 from stream.errors import ModelRefused
 from stream.events import ThresholdScale
 from stream.forest.cutoffs import Approve
-from stream.forest.lightgbm_link import lightgbm_link
+from stream.forest.lightgbm.link import lightgbm_link
 from stream.forest.trees import Floats, Forest
-from stream.forest.xgboost_link import xgboost_link
+from stream.forest.xgboost.link import xgboost_link
 
 ROUNDING: Final = 1e-3  # of the sum of all magnitudes: beyond what adding thousands of float32 can be off by
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from stream.errors import RedisUnavailable
+from stream.models.bundle_cache import holds_bundle, read_pointer
 from stream.models.model_table import Publication
 from stream.models.publishing import read_models
+from stream.models.serving import Serving, announced
 from stream.runtime.connections import connect_redis
 from stream.runtime.settings import Settings
-from stream.wire.leaf_cache import holds_bundle, read_pointer
-from stream.wire.serving import Serving, announced
 
 CacheState: TypeAlias = Literal["held", "absent", "unknown"]
 

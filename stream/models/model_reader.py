@@ -13,7 +13,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, TopicPartitio
 from stream.errors import CorruptionError, KafkaUnavailable, PoisonError, RegistryUnavailable
 from stream.events import ModelPublished
 from stream.models.model_table import ModelTable
-from stream.wire.clients import groupless_consumer
+from stream.runtime.clients import groupless_consumer
 from stream.wire.framing import Framing
 
 log = logging.getLogger(__name__)

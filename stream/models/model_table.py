@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from stream.errors import ModelNotPublished
 from stream.events import ModelPublished
-from stream.wire.times import rfc3339, time_ms
+from stream.times import rfc3339, time_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

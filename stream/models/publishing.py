@@ -23,15 +23,15 @@ from stream.bundle.open import open_bundle
 from stream.bundle.uris import has_secrets, without_secrets
 from stream.errors import ConfigurationError, KafkaUnavailable
 from stream.events import ModelPublished
+from stream.models.bundle_cache import flip_pointer, publish_bundle
 from stream.models.model_reader import ModelReader
 from stream.models.model_table import ModelTable, Publication, models_key
 from stream.runtime.connections import connect_redis, framing_of, kafka_properties, once_registry_answers
+from stream.runtime.kafka.topics import TopicKeeper
 from stream.runtime.settings import Settings
-from stream.runtime.topics import TopicKeeper
+from stream.times import rfc3339
 from stream.wire.framing import Framing
-from stream.wire.leaf_cache import flip_pointer, publish_bundle
 from stream.wire.schema_files import RecordName
-from stream.wire.times import rfc3339
 
 POLL_S: Final = 0.1
 WAIT_MIN_S: Final = 1.0

@@ -8,18 +8,18 @@ from typing import Final
 
 from stream.errors import ConfigurationError
 from stream.events import Action, Recommendation, RecommendedTier, TierName
-from stream.notify.contact_lookup import contacts_of
-from stream.notify.mail import Mail
-from stream.notify.notice import KIND
-from stream.notify.outbox import refuse_preview
-from stream.notify.preview import EXPECTED, RECIPIENT, filled, previews
-from stream.notify.preview_folder import Totals
-from stream.notify.remarks import missing_by_law
+from stream.notify.contacts.contact_lookup import contacts_of
+from stream.notify.letters.preview import EXPECTED, RECIPIENT, filled, previews
+from stream.notify.letters.preview_folder import Totals
+from stream.notify.letters.templates import Letter, LetterTemplates
+from stream.notify.letters.view import creditor_of, view_of
+from stream.notify.notices.notice import KIND
 from stream.notify.run import loaded_templates
 from stream.notify.settings import NotifySettings
-from stream.notify.templates import Letter, LetterTemplates
-from stream.notify.view import creditor_of, view_of
-from stream.wire.times import rfc3339
+from stream.notify.transports.mail import Mail
+from stream.notify.transports.outbox import refuse_preview
+from stream.notify.warnings import missing_by_law
+from stream.times import rfc3339
 
 DAY_MS: Final = 86_400_000
 

@@ -11,19 +11,19 @@ from typing import Final, cast
 
 from stream.errors import MalformedRecord, NoticeGivenUp, PoisonError, UnexpectedFault
 from stream.events import Recommendation
-from stream.notify.handing_over import HandingOver, Job
-from stream.notify.notice import KIND, answer_sha256, notice, notice_id
-from stream.notify.notice_index import NoticeIndex
-from stream.notify.reading import NotOurs
-from stream.notify.record import Channel, Notice
-from stream.notify.remarks import Languages
+from stream.notify.consumer import NotOurs
+from stream.notify.delivery_steps import HandingOver, Job
+from stream.notify.notices.notice import KIND, answer_sha256, notice, notice_id
+from stream.notify.notices.notice_index import NoticeIndex
+from stream.notify.notices.record import Channel, Notice
 from stream.notify.settings import NotifySettings
-from stream.notify.transport import NotNow
+from stream.notify.transports.transport import NotNow
+from stream.notify.warnings import Languages
 from stream.runtime.counters import Counters
-from stream.runtime.inbound import Inbound
-from stream.runtime.patience import Patience
+from stream.runtime.kafka.inbound import Inbound
+from stream.runtime.retry import Patience
+from stream.times import time_ms
 from stream.wire.framing import Framing
-from stream.wire.times import time_ms
 
 log = logging.getLogger(__name__)
 

@@ -11,35 +11,35 @@ from types import FrameType
 from typing import Final
 
 from stream.errors import ConfigurationError, DependencyError, KafkaUnavailable
-from stream.notify.contact import Contacts
-from stream.notify.contact_lookup import contacts_of
+from stream.notify.consumer import NotOurs, Reading
+from stream.notify.contacts.contact import Contacts
+from stream.notify.contacts.contact_lookup import contacts_of
 from stream.notify.deadlines import Deadlines
-from stream.notify.desk import Desk
-from stream.notify.handing_over import HandingOver
-from stream.notify.mail import Mail
-from stream.notify.meters import METERS
-from stream.notify.notice_index import NoticeIndex
-from stream.notify.notice_reader import NoticeReader, cluster_topic
+from stream.notify.delivery_steps import HandingOver
+from stream.notify.letters.letter_writer import Desk
+from stream.notify.letters.template_trial import check_by_trial
+from stream.notify.letters.templates import Templates, read_templates
+from stream.notify.metrics import METERS
+from stream.notify.notices.notice_index import NoticeIndex
+from stream.notify.notices.notice_reader import NoticeReader, cluster_topic
+from stream.notify.notices.record import Channel
 from stream.notify.notifier import Notifier
-from stream.notify.outbox import Files, Outbox
-from stream.notify.reading import NotOurs, Reading
-from stream.notify.record import Channel
-from stream.notify.remarks import tell_by_hand, warn_of_missing
 from stream.notify.settings import NotifySettings, check_runnable
-from stream.notify.template_trial import check_by_trial
-from stream.notify.templates import Templates, read_templates
-from stream.notify.transport import Transport
-from stream.notify.webhook import Webhook
+from stream.notify.transports.mail import Mail
+from stream.notify.transports.outbox import Files, Outbox
+from stream.notify.transports.transport import Transport
+from stream.notify.transports.webhook import Webhook
+from stream.notify.warnings import tell_by_hand, warn_of_missing
 from stream.runtime.connections import framing_of, kafka_properties, once_registry_answers
 from stream.runtime.counters import Counters
-from stream.runtime.dead_letters import SOFTWARE_VERSION
-from stream.runtime.delivery import KafkaDelivery
 from stream.runtime.health import Vitals, served
-from stream.runtime.lag import LagWatch
-from stream.runtime.patience import Abandoned, Patience
+from stream.runtime.kafka.dead_letters import SOFTWARE_VERSION
+from stream.runtime.kafka.delivery import KafkaDelivery
+from stream.runtime.kafka.lag import LagWatch
+from stream.runtime.kafka.start_offsets import ensure_start_offsets
+from stream.runtime.kafka.topics import TopicKeeper
+from stream.runtime.retry import Abandoned, Patience
 from stream.runtime.settings import Settings
-from stream.runtime.start_offsets import ensure_start_offsets
-from stream.runtime.topics import TopicKeeper
 
 log = logging.getLogger(__name__)
 

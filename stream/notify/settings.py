@@ -10,9 +10,9 @@ from typing import Annotated, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from stream.notify.record import Channel
-from stream.runtime.described import About, read_described, refuse
+from stream.notify.notices.record import Channel
 from stream.runtime.settings import Settings, topic_name
+from stream.runtime.settings_reader import About, read_described, refuse
 
 PART: Final = "NOTIFY_"
 SUBJECT_REF: Final = "{subject_ref}"  # where a look-up's URL takes the pseudonym

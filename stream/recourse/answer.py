@@ -7,18 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from stream.canonical import sha256
 from stream.errors import ClaimMismatch, NonFiniteFeature
 from stream.events import AuditBody, Decision, Recommendation
 from stream.forest.walk import leaf_slots, margins
-from stream.recourse.canonical import sha256
-from stream.recourse.feasible import reach_of
-from stream.recourse.leaf_matrix import without_no_record
+from stream.recourse.comparators.leaf_matrix import without_no_record
+from stream.recourse.comparators.ranking import ranking
+from stream.recourse.explain.attribution import SplitRows, by_feature
+from stream.recourse.explain.reasons import principal_reasons, reasons_ledger, shortfalls
 from stream.recourse.model import PublishedModel
-from stream.recourse.ranking import ranking
-from stream.recourse.reasons import principal_reasons, reasons_ledger, shortfalls
-from stream.recourse.record import Scored, body_of, recommendation_of, recommended_tier, tier_of
-from stream.recourse.search import targets_of
-from stream.recourse.table import SplitRows, by_feature
+from stream.recourse.record.records import Scored, body_of, recommendation_of, recommended_tier, tier_of
+from stream.recourse.search.tier_targets import targets_of
+from stream.recourse.space.person_reach import reach_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

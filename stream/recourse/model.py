@@ -10,22 +10,22 @@ from numpy.typing import NDArray
 
 from stream.errors import ConfigurationError, InvalidDecision
 from stream.events import BundleIdentity, Decision, ThresholdScale
+from stream.forest.cells import Cells, cells_of
 from stream.forest.ledger import LeafUnits, leaf_units
 from stream.forest.link import Link, link_of
 from stream.forest.trees import Forest
-from stream.recourse import proof
-from stream.recourse.cells import Cells, cells_of
-from stream.recourse.feasible import Landings, groups, landings_of
-from stream.recourse.features import FeatureRules
-from stream.recourse.lasting_space import LastingSpace, lasting_space
-from stream.recourse.leaf_matrix import LeafMatrix
-from stream.recourse.least_effort import least_effort
-from stream.recourse.moves import no_moves
-from stream.recourse.policy import Policy
-from stream.recourse.profiles import CellTrees, cell_trees, is_searchable
-from stream.recourse.ranking import magnitudes_of
-from stream.recourse.reasons import CutoffBand, cutoff_band
-from stream.recourse.shadows import NO_SHADOWS, Shadows
+from stream.recourse.comparators.leaf_matrix import LeafMatrix
+from stream.recourse.comparators.ranking import magnitudes_of
+from stream.recourse.explain.reasons import CutoffBand, cutoff_band
+from stream.recourse.rules.features import FeatureRules
+from stream.recourse.rules.policy import Policy
+from stream.recourse.search import proof
+from stream.recourse.search.least_effort import least_effort
+from stream.recourse.search.robust_space import LastingSpace, lasting_space
+from stream.recourse.search.shadows import NO_SHADOWS, Shadows
+from stream.recourse.space.margin_profiles import CellTrees, cell_trees, is_searchable
+from stream.recourse.space.moves import no_moves
+from stream.recourse.space.person_reach import Landings, landings_of
 
 BANDS_KEPT_MAX = 16  # cutoffs whose bands are remembered; lenders use a handful of thresholds
 
@@ -98,7 +98,7 @@ def published_model(  # noqa: PLR0913 - each is a part of a bundle
     """Put a published model together; what can be derived is derived here, once."""
     cells = cells_of(forest)
     link = link_of(forest)
-    trees = cell_trees(forest, cells, policy.sign, groups(rules))
+    trees = cell_trees(forest, cells, policy.sign, [list(unit.members) for unit in rules.units])
     asked = (forest, *shadows.forests)
     lasting = None
     if all(is_searchable(one) for one in asked):

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from stream.errors import ConfigurationError, shown
-from stream.runtime.delivery import Delivers, Output, Undeliverable
-from stream.runtime.described import PREFIX, described
-from stream.runtime.patience import Patience
+from stream.runtime.clients import GROUPLESS
+from stream.runtime.kafka.delivery import Delivers, Output, Undeliverable
+from stream.runtime.retry import Patience
 from stream.runtime.settings import REPLAY_MARK, Settings
-from stream.wire.clients import GROUPLESS
+from stream.runtime.settings_reader import PREFIX, described
 
 RUN_ID: Final = re.compile(r"[a-z0-9-]{1,40}")
 TOPIC_CHARACTERS_MAX: Final = 249  # Kafka's own

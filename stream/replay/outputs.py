@@ -14,17 +14,17 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import orjson
 
+from stream.canonical import canonical_json
 from stream.errors import ConfigurationError, DeliveryRefused, PoisonError
 from stream.events import AuditRecord, Recommendation
-from stream.recourse.canonical import canonical_json
 from stream.replay.fence import FencedDelivery, ReplayOutput, ReplayTopic, ReplayTopics
-from stream.replay.records import Raw
+from stream.replay.judge.verdict import ERROR, Verdict, refused
 from stream.replay.run_folder import write_whole
-from stream.replay.sources import Chunk
-from stream.replay.verdict import ERROR, Verdict, refused
-from stream.runtime.dead_letters import SOFTWARE_VERSION, dead_letter, dead_letter_without_value
-from stream.runtime.inbound import Inbound
-from stream.runtime.patience import Patience
+from stream.replay.sources.records import Raw
+from stream.replay.sources.source import Chunk
+from stream.runtime.kafka.dead_letters import SOFTWARE_VERSION, dead_letter, dead_letter_without_value
+from stream.runtime.kafka.inbound import Inbound
+from stream.runtime.retry import Patience
 from stream.wire.framing import Framing
 
 Judged: TypeAlias = tuple[Raw, Verdict]

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
-from stream.replay.records import Raw
-from stream.replay.sources import Chunk
+from stream.replay.sources.records import Raw
+from stream.replay.sources.source import Chunk
 
 PACE_STEP_S: Final = 1.0
 

@@ -10,27 +10,27 @@ from pathlib import Path
 from typing import Any, Final
 
 from stream.errors import ConfigurationError, KafkaUnavailable
-from stream.models.bundle_shelf import BundleShelf, check_folder
+from stream.models.open_bundles import BundleShelf, check_folder
 from stream.models.publishing import read_models
-from stream.replay.answered import answered_in
-from stream.replay.archive_source import ArchivedRecords
 from stream.replay.fence import FencedDelivery, ReplayTopics, replay_topics
-from stream.replay.judging import Backfill, Judge, Judges, Reproduce, WhatIf
-from stream.replay.models import Models, Published, open_given
+from stream.replay.judge.answered import answered_in
+from stream.replay.judge.models import Models, Published, open_given
+from stream.replay.judge.modes import Backfill, Judge, Judges, Reproduce, WhatIf
+from stream.replay.judge.repeats import Seen
 from stream.replay.outputs import ANSWERS, REFUSED, Judged, ToFiles, ToTopics, WritesChunks
 from stream.replay.own_topics import prepare_topics
 from stream.replay.pace import Pace, Progress, Watched
-from stream.replay.records import Window
-from stream.replay.repeats import Seen
-from stream.replay.report import report_bytes, report_of
+from stream.replay.report.report import report_bytes, report_of
+from stream.replay.report.tally import Tally, merged
 from stream.replay.request import Request, check_request, parameters_of
 from stream.replay.run_folder import CHUNKS, Kept, RunFolder, locked, refuse_other_parameters, sweep, write_whole
 from stream.replay.settings import ReplaySettings
-from stream.replay.sources import Chunk, JsonLines, ReadsRecords, Snapshot, chunks_of
-from stream.replay.tally import Tally, merged
-from stream.replay.topic_source import TopicRecords
+from stream.replay.sources.archive_source import ArchivedRecords
+from stream.replay.sources.records import Window
+from stream.replay.sources.source import Chunk, JsonLines, ReadsRecords, Snapshot, chunks_of
+from stream.replay.sources.topic_source import TopicRecords
 from stream.runtime.connections import connect_redis, framing_of, kafka_properties
-from stream.runtime.delivery import KafkaDelivery
+from stream.runtime.kafka.delivery import KafkaDelivery
 from stream.runtime.settings import Settings
 from stream.wire.framing import Framing
 
@@ -146,7 +146,7 @@ class _Work:
 
     def report(self, kept: Kept, tally: Tally) -> Finished:
         """Write the report, a pure function of what the run began with and its chunks' results."""
-        from stream.replay.page import write_page  # noqa: PLC0415 - its plots take a second to import
+        from stream.replay.report.page import write_page  # noqa: PLC0415 - its plots take a second to import
 
         out = self.request.out or self.folder.folder / REPORT
         report = report_of(kept.parameters, kept.source, tally)

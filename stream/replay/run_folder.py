@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
 from stream.errors import ConfigurationError, CorruptionError, DiskUnavailable
-from stream.replay.repeats import Keys, keys_from
-from stream.replay.sources import Chunk, Snapshot, snapshot_of
-from stream.replay.tally import Tally, tally_of
+from stream.replay.judge.repeats import Keys, keys_from
+from stream.replay.report.tally import Tally, tally_of
+from stream.replay.sources.source import Chunk, Snapshot, snapshot_of
 
 FORMAT_VERSION: Final = 1
 RUN: Final = "run.json"

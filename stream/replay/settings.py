@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
-from stream.runtime.described import About, read_described, refuse
+from stream.runtime.settings_reader import About, read_described, refuse
 
 PART: Final = "REPLAY_"
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import redis
 
 from stream.errors import RegistryUnavailable
+from stream.runtime.clients import redis_client
 from stream.runtime.logs import librdkafka_log
 from stream.runtime.settings import Settings
-from stream.wire.clients import redis_client
 from stream.wire.framing import SINGLE_OBJECT, Framing
 from stream.wire.schema_files import RecordName
 
 if TYPE_CHECKING:
-    from stream.wire.registry_client import Registry
+    from stream.wire.registry.client import Registry
 
 Result = TypeVar("Result")
 REGISTRY_AGAIN_S: Final = 0.5
@@ -63,7 +63,7 @@ def framing_of(settings: Settings, *, lookup_wait_s: float | None = None) -> Fra
     if not settings.schema_registry_url:
         return SINGLE_OBJECT
     # Its client takes half a second to import, for those who have a registry.
-    from stream.wire.registry_framing import RegistryFraming  # noqa: PLC0415
+    from stream.wire.registry.framing import RegistryFraming  # noqa: PLC0415
 
     return RegistryFraming(
         connect_registry(settings),
@@ -80,7 +80,7 @@ def connect_registry(settings: Settings) -> Registry:
 
     Raises: ConfigurationError for a CA file that holds no certificate.
     """
-    from stream.wire.registry_client import Registry, RegistryAccess  # noqa: PLC0415 - as above
+    from stream.wire.registry.client import Registry, RegistryAccess  # noqa: PLC0415 - as above
 
     return Registry(
         RegistryAccess(

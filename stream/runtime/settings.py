@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from stream.runtime.described import PREFIX, About, described, read_described, refuse
+from stream.runtime.settings_reader import PREFIX, About, described, read_described, refuse
 from stream.runtime.start_at import StartAt
 
 SecurityProtocol: TypeAlias = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from stream.wire.times import rfc3339, time_ms
+from stream.times import rfc3339, time_ms
 
 
 @dataclass(frozen=True, slots=True)

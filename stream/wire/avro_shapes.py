@@ -18,8 +18,8 @@ from types import MappingProxyType, NoneType
 from typing import Any, Final, NoReturn, TypeAlias
 
 from stream.errors import CorruptionError, MalformedRecord
+from stream.times import rfc3339, time_ms
 from stream.wire.schema_files import SchemaNode
-from stream.wire.times import rfc3339, time_ms
 
 Step: TypeAlias = Callable[[Any], Any]  # a value, from one shape to the other
 Leaf: TypeAlias = Callable[[str, Any], Any]  # the same, told where the value is

@@ -21,10 +21,10 @@ from stream.errors import (
     WrongFeatureType,
 )
 from stream.events import Decision, DeclineBasis, Outcome, ThresholdScale, Value
-from stream.recourse.record import decision_by_value
+from stream.recourse.record.records import decision_by_value
+from stream.times import time_ms
 from stream.wire.avro_records import REGISTRY_MARK, SINGLE_OBJECT_MARK
 from stream.wire.framing import SINGLE_OBJECT, Framing
-from stream.wire.times import time_ms
 
 DECISION_BYTES_MAX: Final = 1 << 20  # what a Kafka broker takes by default (message.max.bytes)
 ID_CHARACTERS_MAX: Final = 256

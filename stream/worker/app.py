@@ -27,9 +27,9 @@ from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, T
 from faust.types import TP, EventT, StreamT
 from faust.types.tuples import Message
 
-from stream.runtime.inbound import Inbound
+from stream.runtime.kafka.commit_order import Held
+from stream.runtime.kafka.inbound import Inbound
 from stream.runtime.settings import Settings
-from stream.worker.commit_order import Held
 from stream.worker.credentials import faust_credentials
 
 Event: TypeAlias = "EventT[bytes]"

@@ -6,17 +6,17 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from stream.errors import poison_kinds
-from stream.models.bundle_shelf import ORIGINS, BundleShelf
 from stream.models.model_reader import ModelReader
 from stream.models.model_table import ModelTable
-from stream.recourse.record import ENGINE_VERSION
+from stream.models.open_bundles import ORIGINS, BundleShelf
+from stream.recourse.record.records import ENGINE_VERSION
 from stream.runtime.counters import DURATIONS_S, Counters, Labels, counter, gauge, histogram
-from stream.runtime.lag import CONSUMER_LAG
-from stream.worker.accounts import DEAD_LETTER, NOT_NEEDED
+from stream.runtime.kafka.lag import CONSUMER_LAG
+from stream.worker.answering import APPROVED, DECLINED, UNREAD
 from stream.worker.broker_watch import BrokerWatch
-from stream.worker.laps import STAGES
-from stream.worker.outcomes import APPROVED, DECLINED, UNREAD
+from stream.worker.decision_log import DEAD_LETTER, NOT_NEEDED
 from stream.worker.pipeline import OUTAGES, Pipeline
+from stream.worker.stage_timer import STAGES
 
 ANSWERED: Final = ("ok", "no_feasible_recourse", "not_model_decline")
 BATCH_BUCKETS: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0)

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from stream.errors import ConfigurationError, DeliveryRefused
-from stream.runtime.dead_letters import dead_letter, dead_letter_without_value
-from stream.runtime.delivery import Delivers, Output, Undeliverable
-from stream.runtime.inbound import Inbound
-from stream.runtime.patience import Patience
+from stream.runtime.kafka.dead_letters import dead_letter, dead_letter_without_value
+from stream.runtime.kafka.delivery import Delivers, Output, Undeliverable
+from stream.runtime.kafka.inbound import Inbound
+from stream.runtime.retry import Patience
 from stream.runtime.settings import Settings
 from stream.wire.framing import Framing
-from stream.worker.outcomes import DECLINED, Answered, Outcome, Refused
+from stream.worker.answering import DECLINED, Answered, Outcome, Refused
 
 log = logging.getLogger(__name__)
 

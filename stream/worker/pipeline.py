@@ -25,12 +25,12 @@ from stream.errors import (
     RegistryUnavailable,
     SchemaUnavailable,
 )
-from stream.runtime.inbound import Inbound
-from stream.runtime.patience import Abandoned, CalledOff, Patience
+from stream.runtime.kafka.commit_order import CommitOrder, Entry
+from stream.runtime.kafka.inbound import Inbound
+from stream.runtime.retry import Abandoned, CalledOff, Patience
 from stream.runtime.settings import Settings
-from stream.worker.accounts import Accounts, now_ms
-from stream.worker.commit_order import CommitOrder, Entry
-from stream.worker.outcomes import DECLINED, Answered, Outcome, Refused, Waiting
+from stream.worker.answering import DECLINED, Answered, Outcome, Refused, Waiting
+from stream.worker.decision_log import Accounts, now_ms
 from stream.worker.outputs import Tried
 
 log = logging.getLogger(__name__)

@@ -16,26 +16,26 @@ from aiokafka.errors import KafkaError
 from faust.worker import Worker
 
 from stream.errors import ConfigurationError, DependencyError, KafkaUnavailable, ModelNotPublished
-from stream.models.bundle_shelf import BundleShelf, check_folder
 from stream.models.model_reader import ModelReader
 from stream.models.model_table import ModelTable
+from stream.models.open_bundles import BundleShelf, check_folder
 from stream.runtime.connections import connect_redis, framing_of, kafka_properties
-from stream.runtime.dead_letters import SOFTWARE_VERSION
-from stream.runtime.delivery import KafkaDelivery
 from stream.runtime.health import Vitals, served
-from stream.runtime.inbound import Inbound
-from stream.runtime.lag import LagWatch
+from stream.runtime.kafka.commit_order import CommitOrder
+from stream.runtime.kafka.dead_letters import SOFTWARE_VERSION
+from stream.runtime.kafka.delivery import KafkaDelivery
+from stream.runtime.kafka.inbound import Inbound
+from stream.runtime.kafka.lag import LagWatch
+from stream.runtime.kafka.start_offsets import ensure_start_offsets
+from stream.runtime.kafka.topics import TopicKeeper
 from stream.runtime.settings import Settings
-from stream.runtime.start_offsets import ensure_start_offsets
-from stream.runtime.topics import TopicKeeper
-from stream.wire.decision_digests import remember
-from stream.worker.accounts import Accounts
-from stream.worker.announcing import Announcer
+from stream.worker.announcer import Announcer
+from stream.worker.answering import Answerer, Limits
 from stream.worker.app import ack, make_app, release
 from stream.worker.broker_watch import BrokerWatch
-from stream.worker.commit_order import CommitOrder
+from stream.worker.decision_digests import remember
+from stream.worker.decision_log import Accounts
 from stream.worker.metrics import follow_models, follow_pipeline, worker_counters
-from stream.worker.outcomes import Answerer, Limits
 from stream.worker.outputs import write_out
 from stream.worker.pipeline import Pipeline
 from stream.worker.startup import WAIT_MIN_S, check_kafka, check_redis, check_registry

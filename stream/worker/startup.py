@@ -10,10 +10,10 @@ from typing import Final
 import redis
 
 from stream.errors import ConfigurationError, DependencyError, RedisUnavailable
+from stream.runtime.clients import reach_redis, redis_address
 from stream.runtime.connections import once_registry_answers
+from stream.runtime.kafka.topics import TopicKeeper
 from stream.runtime.settings import DEAD_LETTER_MARGIN_BYTES, Settings
-from stream.runtime.topics import TopicKeeper
-from stream.wire.clients import reach_redis, redis_address
 from stream.wire.framing import Framing
 from stream.wire.schema_files import RecordName
 

@@ -14,7 +14,7 @@ from stream.bundle.build import build_bundle
 from stream.bundle.open import open_bundle
 from stream.errors import ConfigurationError, ModelRefused
 from stream.forest.walk import margins_of
-from stream.recourse.scale import SCALES, Scale, scale_of
+from stream.recourse.rules.scale import SCALES, Scale, scale_of
 from tests.bundle.inputs import FEATURES, ModelForm, content_of, inputs, write_pool, write_table
 from tests.forest.models import USUAL, forest_of, owner_of, xgboost_model
 

@@ -14,9 +14,9 @@ from click.testing import CliRunner, Result
 from stream.bundle.manifest import MANIFEST
 from stream.cli.bundle import Progress
 from stream.cli.main import coach
+from tests.bundle.gate.test_kept_probes import put
 from tests.bundle.inputs import inputs, write_pool
 from tests.bundle.kinds import LIGHTGBM
-from tests.bundle.test_kept_probes import put
 from tests.forest.models import USUAL, xgboost_model
 
 

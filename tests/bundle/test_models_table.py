@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from stream.bundle.build import Built, build_bundle
-from stream.bundle.kept_probes import PROBES_KEPT_MAX
+from stream.bundle.gate.kept_probes import PROBES_KEPT_MAX
+from stream.bundle.gate.probe_leaves import LEAVES_OF_TREE_MAX
+from stream.bundle.gate.probe_nodes import CODE_ROWS_MAX, CODES_OF_NODE_MAX, CODES_OF_NODE_MIN, NODES_PROBED_MAX
+from stream.bundle.gate.probe_rows import COMBINATIONS
+from stream.bundle.gate.probe_tables import INTEGER_POOL_ROWS
 from stream.bundle.open import open_bundle
-from stream.bundle.probe_leaves import LEAVES_OF_TREE_MAX
-from stream.bundle.probe_nodes import CODE_ROWS_MAX, CODES_OF_NODE_MAX, CODES_OF_NODE_MIN, NODES_PROBED_MAX
-from stream.bundle.probe_rows import COMBINATIONS
-from stream.bundle.probe_tables import INTEGER_POOL_ROWS
 from stream.errors import ConfigurationError
 from tests.bundle.kinds import LIGHTGBM, NAMES, OLD, XGBOOST, Kind, Made
 

@@ -9,7 +9,7 @@ import pytest
 
 from stream.bundle.pool import read_pool
 from stream.errors import ConfigurationError
-from stream.recourse.features import FeatureRules, read_features
+from stream.recourse.rules.features import FeatureRules, read_features
 from tests.bundle.inputs import write_table
 
 

@@ -15,7 +15,7 @@ from stream.bundle.open import open_bundle
 from stream.bundle.pool import read_pool
 from stream.errors import ConfigurationError, WrongFeatureType
 from stream.forest.walk import margins_of
-from stream.recourse.features import read_features
+from stream.recourse.rules.features import read_features
 
 TABLE: Final = '[{name}]\ntype = "{kind}"\nmutability = "mutable"\n{more}\n'
 LIGHTGBM: Final = {"objective": "binary", "num_leaves": 5, "verbose": -1, "num_threads": 1, "min_data_per_group": 5}

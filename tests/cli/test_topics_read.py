@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from confluent_kafka import Producer
 
 from stream.cli.main import coach
-from stream.demo.embedded_kafka import EmbeddedKafka
+from stream.demo.embedded.embedded_kafka import EmbeddedKafka
 from stream.wire.avro_records import encode
 
 TOPIC = "mixed"

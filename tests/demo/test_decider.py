@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stream.bundle.pool_rank import area_under_curve
+from stream.bundle.advice.pool_rank import area_under_curve
 from stream.demo.credit_data import read_credit_data
 from stream.demo.decider import decisions
 from stream.demo.scoring_model import Scores

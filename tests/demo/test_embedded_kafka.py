@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
-from stream.demo.embedded_kafka import EmbeddedKafka, lost_records
+from stream.demo.embedded.embedded_kafka import EmbeddedKafka, lost_records
 from stream.errors import KafkaUnavailable
 
 PRODUCE, NOT_LEADER = 0, 6  # Kafka protocol: an API key and an error code
@@ -116,7 +116,7 @@ def gone(pid: int, within_s: float) -> bool:
 def test_it_does_not_outlive_a_parent_that_was_killed() -> None:
     """Given a program that embeds Kafka, when the program is killed with SIGKILL, then the cluster's process ends too."""
     program = (
-        "import time; from stream.demo.embedded_kafka import EmbeddedKafka\n"
+        "import time; from stream.demo.embedded.embedded_kafka import EmbeddedKafka\n"
         "with EmbeddedKafka() as kafka:\n    print(kafka.pid, flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:

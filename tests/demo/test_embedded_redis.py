@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from stream.demo.embedded_redis import EmbeddedRedis
+from stream.demo.embedded.embedded_redis import EmbeddedRedis
 from stream.errors import RedisUnavailable
 
 

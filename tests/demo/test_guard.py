@@ -15,7 +15,7 @@ STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); 
 
 
 def guarded(program: str, timeout_s: float = 5) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "stream.demo.guard", str(timeout_s), sys.executable, "-c", program]
+    command = [sys.executable, "-m", "stream.demo.embedded.guard", str(timeout_s), sys.executable, "-c", program]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
@@ -42,7 +42,7 @@ def test_the_command_does_not_outlive_a_killed_parent() -> None:
     command = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
     program = (
         "import subprocess, sys, time\n"
-        "subprocess.Popen([sys.executable, '-m', 'stream.demo.guard', '5', sys.executable, '-c', sys.argv[1]],"
+        "subprocess.Popen([sys.executable, '-m', 'stream.demo.embedded.guard', '5', sys.executable, '-c', sys.argv[1]],"
         " stdin=subprocess.PIPE); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", program, command], stdout=subprocess.PIPE, text=True) as parent:

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from stream.demo import traffic
-from stream.demo.embedded_kafka import EmbeddedKafka
+from stream.demo.embedded.embedded_kafka import EmbeddedKafka
 from stream.demo.traffic import Exchange, Heard, Lines, Post
 from stream.demo.worker_process import WorkerFailed
 from stream.errors import CorruptionError, KafkaUnavailable

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from stream.audit_log.telling import METERS as OF_THE_SINK
-from stream.notify.meters import METERS as OF_THE_NOTIFIER
+from stream.audit.sink.sink_metrics import METERS as OF_THE_SINK
+from stream.notify.metrics import METERS as OF_THE_NOTIFIER
 from stream.runtime.counters import OF_EVERY_PART, PREFIX, Meter
 from stream.worker.metrics import METERS as OF_THE_WORKER
 

@@ -4,8 +4,8 @@ import json
 import re
 
 from deploy.grafana.build_dashboard import ROWS, TARGET, written
-from stream.audit_log.telling import METERS as OF_THE_SINK
-from stream.notify.meters import METERS as OF_THE_NOTIFIER
+from stream.audit.sink.sink_metrics import METERS as OF_THE_SINK
+from stream.notify.metrics import METERS as OF_THE_NOTIFIER
 from stream.runtime.counters import OF_EVERY_PART, PREFIX
 from stream.worker.metrics import METERS as OF_THE_WORKER
 from tests.deploy.programs import DEPLOY

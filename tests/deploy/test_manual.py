@@ -6,7 +6,7 @@ import re
 
 import click
 
-from stream.audit_log.settings import SinkSettings
+from stream.audit.sink.settings import SinkSettings
 from stream.cli.main import coach
 from stream.notify.settings import NotifySettings
 from stream.replay.settings import ReplaySettings

@@ -11,7 +11,7 @@ import orjson
 import pytest
 from confluent_kafka import Producer
 
-from stream.runtime.dead_letters import REDRIVE_HEADER
+from stream.runtime.kafka.dead_letters import REDRIVE_HEADER
 from stream.wire.avro_records import encode
 from tests.service.lender import Lender, record
 from tests.service.room import Room, command, room

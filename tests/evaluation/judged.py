@@ -18,10 +18,10 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 import xgboost as xgb
 
+from stream.audit.verify.body import verify
 from stream.bundle.open import open_bundle
 from stream.forest.trees import Library
 from stream.recourse.answer import answer
-from stream.recourse.audit import verify
 from tests.evaluation import ours
 from tests.evaluation.baselines.interface import Method, Rows, Setting
 from tests.evaluation.baselines.treecf_search import Treecf

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
+from stream.audit.verify.body import verify
 from stream.events import AuditBody, BundleIdentity, Decision, Ledger, TierName, Value
 from stream.recourse.answer import Answer, answer
-from stream.recourse.audit import verify
-from stream.recourse.features import rules_for
-from stream.recourse.leaf_matrix import build_leaf_matrix
+from stream.recourse.comparators.leaf_matrix import build_leaf_matrix
 from stream.recourse.model import PublishedModel, published_model
-from stream.recourse.policy import Policy
-from stream.recourse.shadows import Shadows
+from stream.recourse.rules.features import rules_for
+from stream.recourse.rules.policy import Policy
+from stream.recourse.search.shadows import Shadows
 from tests.evaluation.baselines.interface import Rows, Setting
 from tests.evaluation.datasets import features_toml
 from tests.evaluation.training import Kind, bootstraps, forest_of

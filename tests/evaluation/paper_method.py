@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from stream.forest.walk import leaf_slots
-from stream.recourse.features import LABELS, Mutability
+from stream.recourse.comparators.ranking import ranking
+from stream.recourse.explain.attribution import by_feature, contrast
 from stream.recourse.model import PublishedModel
-from stream.recourse.ranking import ranking
-from stream.recourse.table import by_feature, contrast
+from stream.recourse.rules.feature_rule import LABELS, Mutability
 from tests.evaluation.baselines.interface import Rows, Setting
 
 BETA = 1.0

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stream.recourse.audit import verify
+from stream.audit.verify.body import verify
 from tests.evaluation.bars import BARS, verdicts
 from tests.evaluation.judged import Case, run_case
 from tests.evaluation.results import Results

@@ -11,9 +11,9 @@ import numpy as np
 import xgboost as xgb
 from numpy.typing import NDArray
 
-from stream.forest.from_lightgbm import read_lightgbm
-from stream.forest.from_xgboost import read_xgboost
+from stream.forest.lightgbm.reader import read_lightgbm
 from stream.forest.trees import Forest, Library
+from stream.forest.xgboost.reader import read_xgboost
 from tests.evaluation.baselines.interface import Rows, Setting
 from tests.evaluation.datasets import Dataset
 

@@ -7,7 +7,7 @@ from typing import Any
 import lightgbm as lgb
 import numpy as np
 
-from stream.forest.from_lightgbm import read_lightgbm
+from stream.forest.lightgbm.reader import read_lightgbm
 from stream.forest.trees import Forest
 from tests.forest.exactness import assert_equals_owner
 from tests.forest.models import Rows, probes

@@ -13,9 +13,9 @@ import numpy.typing as npt
 import xgboost as xgb
 from hypothesis import strategies as st
 
-from stream.forest.from_lightgbm import read_lightgbm
-from stream.forest.from_xgboost import read_xgboost
+from stream.forest.lightgbm.reader import read_lightgbm
 from stream.forest.trees import Forest
+from stream.forest.xgboost.reader import read_xgboost
 
 ZERO_REACH = 1.0000000180025095e-35  # LightGBM takes what is nearer to zero for zero
 Rows = npt.NDArray[np.float64]

@@ -19,12 +19,12 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from stream.errors import ModelRefused
-from stream.forest.from_lightgbm import read_lightgbm
-from stream.forest.from_xgboost import read_xgboost
 from stream.forest.ledger import exact_sums, in_units, leaf_units
+from stream.forest.lightgbm.reader import read_lightgbm
 from stream.forest.trees import Forest, TreesUsed
-from stream.forest.xgboost_link import XgboostLink
-from stream.recourse.table import by_feature, contrast
+from stream.forest.xgboost.link import XgboostLink
+from stream.forest.xgboost.reader import read_xgboost
+from stream.recourse.explain.attribution import by_feature, contrast
 from tests.forest.exactness import assert_equals_owner
 from tests.forest.models import Recipe, Rows, owner_of, probes, xgboost_matrix
 

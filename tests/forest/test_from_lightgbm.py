@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stream.errors import ModelRefused
-from stream.forest.from_lightgbm import read_lightgbm
+from stream.forest.lightgbm.reader import read_lightgbm
 from stream.forest.trees import CATEGORY, NUMBER, ZERO_IS_MISSING
 from stream.forest.walk import margins_of
 from tests.forest.lightgbm_models import CATEGORICAL, assert_exact, mixed, trained

@@ -10,10 +10,10 @@ import xgboost as xgb
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from stream.forest.from_xgboost import read_xgboost
 from stream.forest.trees import TreesUsed
 from stream.forest.walk import margins_of
-from stream.forest.xgboost_link import LINK_OF_OBJECTIVE
+from stream.forest.xgboost.link import LINK_OF_OBJECTIVE
+from stream.forest.xgboost.reader import read_xgboost
 from tests.forest.models import USUAL, Owner, Recipe, xgboost_matrix, xgboost_model
 from tests.forest.xgboost_models import (
     BOOSTERS,

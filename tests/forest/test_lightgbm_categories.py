@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 import pytest
 
-from stream.forest.from_lightgbm import read_lightgbm
+from stream.forest.lightgbm.reader import read_lightgbm
 from stream.forest.trees import Forest
 from tests.forest.lightgbm_models import CATEGORICAL, mixed, trained
 

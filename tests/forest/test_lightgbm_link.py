@@ -7,7 +7,7 @@ import pytest
 
 from stream.errors import CorruptionError, InvalidDecision
 from stream.forest.cutoffs import Approve
-from stream.forest.lightgbm_link import LightgbmLink, kind_of_link, lightgbm_link
+from stream.forest.lightgbm.link import LightgbmLink, kind_of_link, lightgbm_link
 
 LINES = {
     "binary sigmoid:1": "logistic",

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from stream.errors import ModelRefused
-from stream.forest.from_lightgbm import read_lightgbm
-from stream.forest.lightgbm_text import read_text
+from stream.forest.lightgbm.model_text import read_text
+from stream.forest.lightgbm.reader import read_lightgbm
 from stream.forest.link import link_of
 from stream.forest.walk import leaf_ids, leaf_slots, margins
 from tests.forest.models import Recipe, lightgbm_model

@@ -14,7 +14,7 @@ from stream.forest.cutoffs import Approve
 from stream.forest.link import Link, check_predictions, link_of
 from stream.forest.trees import Floats, Forest
 from stream.forest.walk import leaf_slots, margins
-from stream.forest.xgboost_link import XgboostLink
+from stream.forest.xgboost.link import XgboostLink
 from tests.forest.models import USUAL, forest_of, lightgbm_model, owner_of, probes, xgboost_model
 
 MODELS = [(xgboost_model, {}), (lightgbm_model, {}), (lightgbm_model, {"sigmoid": 0.37})]

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from stream.errors import ModelRefused
-from stream.forest.from_lightgbm import read_lightgbm
-from stream.forest.from_xgboost import read_xgboost
+from stream.forest.lightgbm.reader import read_lightgbm
 from stream.forest.link import link_of
 from stream.forest.trees import Forest
 from stream.forest.walk import leaf_ids, leaf_slots, margins
+from stream.forest.xgboost.reader import read_xgboost
 
 OLD = Path(__file__).parent / "old"
 XGBOOST = ["1.7.6", "2.0.3", "2.1.4", "3.0.5", "3.1.3"]

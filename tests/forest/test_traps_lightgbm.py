@@ -12,11 +12,11 @@ import pandas as pd  # type: ignore[import-untyped]
 import pytest
 
 from stream.errors import ModelRefused
-from stream.forest.from_lightgbm import read_lightgbm
+from stream.forest.lightgbm.reader import read_lightgbm
 from stream.forest.link import link_of
 from stream.forest.trees import CATEGORY, ZERO_IS_MISSING, ZERO_REACH, Forest
 from stream.forest.walk import leaf_ids, leaf_slots, margins, margins_of
-from stream.recourse.features import rules_for
+from stream.recourse.rules.features import rules_for
 from tests.forest.exactness import assert_equals_owner
 from tests.forest.lightgbm_models import CATEGORICAL, assert_exact, mixed, said_by_lightgbm, trained
 from tests.forest.models import Rows

@@ -13,10 +13,10 @@ import pytest
 import xgboost as xgb
 
 from stream.errors import UnknownCategory
-from stream.forest.from_xgboost import read_xgboost
 from stream.forest.trees import Forest
 from stream.forest.walk import margins_of
-from stream.recourse.features import rules_for
+from stream.forest.xgboost.reader import read_xgboost
+from stream.recourse.rules.features import rules_for
 from tests.forest.exactness import assert_equals_owner
 from tests.forest.models import USUAL, Rows, xgboost_matrix, xgboost_model
 from tests.forest.xgboost_models import SETTINGS, assert_exact, changed, read, saved, trained

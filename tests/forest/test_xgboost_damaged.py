@@ -8,9 +8,9 @@ import pytest
 import xgboost as xgb
 
 from stream.errors import ModelRefused
-from stream.forest.from_xgboost import read_xgboost
-from stream.forest.ubjson import read_ubjson
 from stream.forest.walk import margins_of
+from stream.forest.xgboost.reader import read_xgboost
+from stream.forest.xgboost.ubjson import read_ubjson
 from tests.forest.models import USUAL, xgboost_matrix, xgboost_model
 from tests.forest.xgboost_models import (
     CATEGORICAL,

@@ -7,7 +7,7 @@ import pytest
 import xgboost as xgb
 
 from stream.errors import ModelRefused
-from stream.forest.from_xgboost import read_xgboost
+from stream.forest.xgboost.reader import read_xgboost
 from tests.forest.models import USUAL, xgboost_matrix, xgboost_model
 from tests.forest.xgboost_models import (
     SETTINGS,

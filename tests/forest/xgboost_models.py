@@ -13,8 +13,8 @@ import pytest
 import xgboost as xgb
 
 from stream.errors import ModelRefused
-from stream.forest.from_xgboost import read_xgboost
 from stream.forest.trees import Forest, TreesUsed
+from stream.forest.xgboost.reader import read_xgboost
 from tests.forest.exactness import assert_equals_owner
 from tests.forest.models import USUAL, Recipe, Rows, owner_of, probes, xgboost_matrix
 

@@ -11,8 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from stream.runtime.described import documentation
 from stream.runtime.settings import Settings
+from stream.runtime.settings_reader import documentation
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 README = REPOSITORY / "README.md"

@@ -14,9 +14,9 @@ from typing import Any
 import click
 import pytest
 
-from stream.audit_log.settings import read_sink_settings
+from stream.audit.sink.settings import read_sink_settings
 from stream.cli.main import coach
-from stream.notify.contact_files import CsvContacts
+from stream.notify.contacts.contact_files import CsvContacts
 from stream.notify.settings import check_runnable, read_notify_settings
 from stream.runtime.settings import read_settings
 

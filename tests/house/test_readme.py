@@ -14,8 +14,8 @@ from click.testing import CliRunner
 
 from stream.bundle.open import open_bundle
 from stream.cli.main import SUBCOMMANDS, coach
-from stream.demo.embedded_kafka import EmbeddedKafka
-from stream.demo.embedded_redis import EmbeddedRedis
+from stream.demo.embedded.embedded_kafka import EmbeddedKafka
+from stream.demo.embedded.embedded_redis import EmbeddedRedis
 from stream.wire.decisions import read_decision
 from tests.house.renew_readme import RENEWING, settings_table
 

@@ -11,14 +11,14 @@ import pytest
 import redis
 
 from stream.bundle.manifest import read_manifest
-from stream.demo.embedded_redis import EmbeddedRedis
+from stream.demo.embedded.embedded_redis import EmbeddedRedis
 from stream.errors import BundleLost, ConfigurationError, DiskUnavailable, ModelNotPublished, RedisUnavailable
 from stream.events import ModelPublished
-from stream.models import bundle_shelf
-from stream.models.bundle_shelf import BundleShelf, check_folder
-from stream.wire.clients import redis_client
-from stream.wire.leaf_cache import holds_bundle, publish_bundle
-from tests.bundle.test_kept_probes import put
+from stream.models import open_bundles as bundle_shelf
+from stream.models.bundle_cache import holds_bundle, publish_bundle
+from stream.models.open_bundles import BundleShelf, check_folder
+from stream.runtime.clients import redis_client
+from tests.bundle.gate.test_kept_probes import put
 from tests.models.test_model_table import published
 from tests.service.lender import Lender, toy_lender
 

@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka import Producer
 
-from stream.demo.embedded_kafka import EmbeddedKafka
+from stream.demo.embedded.embedded_kafka import EmbeddedKafka
 from stream.errors import RegistryUnavailable
 from stream.models import model_reader
 from stream.models.model_reader import ModelReader
 from stream.models.model_table import ModelTable
-from stream.wire import registry_framing
 from stream.wire.avro_records import encode
-from stream.wire.registry_framing import RegistryFraming
+from stream.wire.registry import framing as registry_framing
+from stream.wire.registry.framing import RegistryFraming
 from stream.wire.schema_files import current_schemas
 from tests.models.test_model_table import published
-from tests.wire.registries import MemoryRegistry
+from tests.wire.registry.registries import MemoryRegistry
 
 
 @pytest.fixture(scope="module")

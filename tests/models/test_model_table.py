@@ -5,7 +5,7 @@ import pytest
 from stream.errors import ModelNotPublished
 from stream.events import ModelPublished
 from stream.models.model_table import ModelTable, models_key
-from stream.wire.times import time_ms
+from stream.times import time_ms
 
 NOON = time_ms("2026-11-27T12:00:00Z")
 

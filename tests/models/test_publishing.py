@@ -10,7 +10,7 @@ from stream.errors import ConfigurationError
 from stream.models.model_table import ModelTable
 from stream.models.publishing import BEGINNING_MS, LEAD_MS, Request, as_before, effective_from, publish
 from stream.runtime.settings import Settings
-from stream.wire.times import time_ms
+from stream.times import time_ms
 from tests.models.test_model_table import published
 
 PUBLISHED_FROM = "2026-01-01T00:00:00Z"

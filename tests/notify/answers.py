@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from stream.events import Recommendation
 from stream.recourse.answer import answer
-from stream.recourse.features import read_features
+from stream.recourse.rules.features import read_features
 from tests.recourse.lenders import FEATURES, RULES, Lender, applicants, lender
 
 LABELS: Final = {

@@ -7,10 +7,10 @@ from functools import cache
 from typing import Final
 
 from stream.events import Recommendation
-from stream.notify.notice import KIND, notice_id
-from stream.notify.templates import Letter, LetterTemplates, read_templates
-from stream.notify.transport import Package
-from stream.notify.view import Creditor, Recipient, view_of
+from stream.notify.letters.templates import Letter, LetterTemplates, read_templates
+from stream.notify.letters.view import Creditor, Recipient, view_of
+from stream.notify.notices.notice import KIND, notice_id
+from stream.notify.transports.transport import Package
 from tests.notify.answers import NOW_MS
 
 CREDITOR: Final = Creditor(

@@ -109,7 +109,7 @@ def test_check_asks_the_look_up_and_the_mail_server() -> None:
 def test_a_template_that_does_not_load_is_wrong_configuration(tmp_path: Path) -> None:
     """Given a template with a margin in it, when checked, previewed or started, then the exit code is 2 with file, line and block."""
     folder = tmp_path / "templates"
-    source = REPOSITORY / "stream" / "notify" / "templates" / "en"
+    source = REPOSITORY / "stream" / "notify" / "letters" / "templates" / "en"
     (folder / "en").mkdir(parents=True)
     for path in source.iterdir():
         text = path.read_text("utf-8").replace("{% block no_offer %}", "{% block no_offer %}\n{{ tiers[0].margin }}")

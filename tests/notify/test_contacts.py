@@ -15,10 +15,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stream.errors import ConfigurationError, ContactRefused, ContactsUnavailable, DiskUnavailable
-from stream.notify.contact import Contact, NoContacts, address_hmac, read_contact
-from stream.notify.contact_files import SETTLED_S, CsvContacts, SqliteContacts
-from stream.notify.contact_lookup import HttpContacts, contacts_of
-from stream.notify.desk import way_of
+from stream.notify.contacts.contact import Contact, NoContacts, address_hmac, read_contact
+from stream.notify.contacts.contact_files import SETTLED_S, CsvContacts, SqliteContacts
+from stream.notify.contacts.contact_lookup import HttpContacts, contacts_of
+from stream.notify.letters.letter_writer import way_of
 from stream.notify.settings import NotifySettings
 from tests.notify.http_desk import HttpDesk, http_desk
 

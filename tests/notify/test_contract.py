@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stream.errors import RecommendationRefused
-from stream.notify.contract import check_contract
+from stream.notify.letters.contract import check_contract
 from tests.notify.answers import IMMUTABLE, ok_one, recommendations
 
 Change = Callable[[dict[str, Any]], Any]

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from stream.errors import ContactsUnavailable, MailUnavailable
-from stream.notify.contact import Contact
-from stream.notify.contact_lookup import HttpContacts
+from stream.notify.contacts.contact import Contact
+from stream.notify.contacts.contact_lookup import HttpContacts
 from stream.notify.deadlines import Deadlines, Watch
-from stream.notify.mail import EXCHANGE_ANSWERS, Mail
+from stream.notify.letters.templates import Letter
 from stream.notify.settings import NotifySettings
-from stream.notify.templates import Letter
-from stream.notify.transport import NotNow
-from stream.notify.webhook import Webhook
+from stream.notify.transports.mail import EXCHANGE_ANSWERS, Mail
+from stream.notify.transports.transport import NotNow
+from stream.notify.transports.webhook import Webhook
 from stream.runtime.logs import set_up_logging
 from tests.notify.dripping import dripping
 from tests.notify.http_desk import http_desk

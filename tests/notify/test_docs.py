@@ -10,10 +10,10 @@ from typing import Any
 
 import orjson
 
-from stream.notify.contact import COLUMNS
-from stream.notify.template_rules import MANDATORY_BLOCKS
-from stream.notify.view import FIELDS, VARIABLES
-from stream.notify.webhook import signature
+from stream.notify.contacts.contact import COLUMNS
+from stream.notify.letters.template_rules import MANDATORY_BLOCKS
+from stream.notify.letters.view import FIELDS, VARIABLES
+from stream.notify.transports.webhook import signature
 from tests.notify.answers import contacts_csv, recommendations
 from tests.service.room import REPOSITORY
 

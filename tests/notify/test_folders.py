@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from stream.cli.main import coach
 from stream.errors import ConfigurationError
-from stream.notify.outbox import BY_HAND, Files, Outbox
+from stream.notify.transports.outbox import BY_HAND, Files, Outbox
 from tests.notify.answers import contacts_csv, ok_one, recommendations, replaced
 from tests.notify.letters import letter_of, package_of
 from tests.notify.lobby import LENDER

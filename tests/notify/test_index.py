@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream.errors import ConfigurationError, DiskUnavailable
-from stream.notify.notice import answer_sha256, notice, notice_id
-from stream.notify.notice_index import NoticeIndex
-from stream.notify.progress import Progress
-from stream.notify.record import NoticeStatus
+from stream.notify.commit_order import Progress
+from stream.notify.notices.notice import answer_sha256, notice, notice_id
+from stream.notify.notices.notice_index import NoticeIndex
+from stream.notify.notices.record import NoticeStatus
 from tests.notify.answers import NOW_MS, different, recommendations
 from tests.service.room import REPOSITORY
 
@@ -93,7 +93,7 @@ def test_two_notifiers_never_share_a_file(tmp_path: Path) -> None:
     """Given an index that another process holds, when opened, then it is refused with what to do; after that process was killed, it opens."""
     path = tmp_path / "state.sqlite"
     program = (
-        "import pathlib, sys, time; from stream.notify.notice_index import NoticeIndex;"
+        "import pathlib, sys, time; from stream.notify.notices.notice_index import NoticeIndex;"
         "index = NoticeIndex(pathlib.Path(sys.argv[1]), topic='t'); print('held', flush=True); time.sleep(60)"
     )
     held = subprocess.Popen(

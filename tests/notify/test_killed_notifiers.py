@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stream.notify.notice import answer_sha256
+from stream.notify.notices.notice import answer_sha256
 from tests.notify.answers import IMMUTABLE, LABELS, contacts_csv, different, recommendations, replaced, step_labels
 from tests.notify.lobby import Lobby, lobby
 from tests.notify.post_office import PostOffice

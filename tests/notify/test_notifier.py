@@ -20,9 +20,9 @@ from stream.errors import (
     LetterRefused,
     MailUnavailable,
 )
-from stream.notify.contact import Contact
-from stream.notify.reading import NotOurs
-from stream.notify.transport import Bounced, NotNow
+from stream.notify.consumer import NotOurs
+from stream.notify.contacts.contact import Contact
+from stream.notify.transports.transport import Bounced, NotNow
 from tests.notify.answers import different, recommendations, replaced
 from tests.notify.world import Crash, World
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from stream.notify.notice import notice_id
-from stream.notify.webhook import signature
+from stream.notify.notices.notice import notice_id
+from stream.notify.transports.webhook import signature
 from tests.notify.answers import contacts_csv, different, recommendations, replaced
 from tests.notify.http_desk import http_desk
 from tests.notify.lobby import lobby

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from stream.errors import ContactRefused, MailUnavailable
 from stream.events import Recommendation
-from stream.notify.contact import Contact
-from stream.notify.transport import Bounced, NotNow
+from stream.notify.contacts.contact import Contact
+from stream.notify.transports.transport import Bounced, NotNow
 from stream.runtime.logs import JsonLines
 from tests.notify.answers import recommendations, step_labels
 from tests.notify.world import World

@@ -8,10 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 from stream.cli.main import coach
-from stream.notify.contact import Contact
-from stream.notify.outbox import Outbox, by_hand_count
-from stream.notify.remarks import missing_by_law, tell_by_hand, warn_of_missing
+from stream.notify.contacts.contact import Contact
 from stream.notify.settings import NotifySettings
+from stream.notify.transports.outbox import Outbox, by_hand_count
+from stream.notify.warnings import missing_by_law, tell_by_hand, warn_of_missing
 from tests.notify.answers import ok_one, recommendations
 from tests.notify.letters import letter_of, package_of
 from tests.notify.lobby import LENDER

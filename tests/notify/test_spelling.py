@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream.events import Action
-from stream.notify.spelling import Words, before_and_after, last_whole_day, read_words
-from stream.notify.templates import shipped_folder
+from stream.notify.letters.number_words import Words, before_and_after, last_whole_day, read_words
+from stream.notify.letters.templates import shipped_folder
 
 ENGLISH = read_words((shipped_folder() / "en" / "words.toml").read_text("utf-8"))
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from stream.errors import ConfigurationError, LetterRefused
-from stream.notify.notice import KIND
-from stream.notify.page_rules import page_faults
-from stream.notify.template_rules import MANDATORY_BLOCKS, NOT_FOR_APPLICANTS
-from stream.notify.template_trial import check_by_trial, full_view
-from stream.notify.templates import Templates, read_templates, shipped_folder
-from stream.notify.view import FIELDS, VARIABLES, view_of
+from stream.notify.letters.page_rules import page_faults
+from stream.notify.letters.template_rules import MANDATORY_BLOCKS, NOT_FOR_APPLICANTS
+from stream.notify.letters.template_trial import check_by_trial, full_view
+from stream.notify.letters.templates import Templates, read_templates, shipped_folder
+from stream.notify.letters.view import FIELDS, VARIABLES, view_of
+from stream.notify.notices.notice import KIND
 from tests.notify.answers import IMMUTABLE, LABELS, NOW_MS, recommendations, step_labels
 from tests.notify.letters import CREDITOR, PAT, letter_of
 

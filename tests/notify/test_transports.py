@@ -19,13 +19,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream.errors import DiskUnavailable, LetterRefused, MailUnavailable, WebhookUnavailable
-from stream.notify.contact import Contact
-from stream.notify.mail import Mail, message_of
-from stream.notify.outbox import Files, Outbox, file_name, write_whole
+from stream.notify.contacts.contact import Contact
+from stream.notify.letters.templates import Letter
 from stream.notify.settings import NotifySettings
-from stream.notify.templates import Letter
-from stream.notify.transport import Bounced, NotNow
-from stream.notify.webhook import Webhook, signature
+from stream.notify.transports.mail import Mail, message_of
+from stream.notify.transports.outbox import Files, Outbox, file_name, write_whole
+from stream.notify.transports.transport import Bounced, NotNow
+from stream.notify.transports.webhook import Webhook, signature
 from tests.notify.answers import recommendations
 from tests.notify.http_desk import HttpDesk, http_desk
 from tests.notify.letters import letter_of, package_of

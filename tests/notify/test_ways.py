@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream.events import Recommendation
-from stream.notify.notice import answer_sha256
-from stream.notify.view import view_of
-from stream.notify.ways import side_of_approval, worth_telling
+from stream.notify.letters.tier_choice import side_of_approval, worth_telling
+from stream.notify.letters.view import view_of
+from stream.notify.notices.notice import answer_sha256
 from stream.recourse.answer import answer
 from tests.notify.answers import NOW_MS, ok_one, recommendations, replaced
 from tests.notify.letters import CREDITOR, PAT, letter_of, shipped

@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from stream.events import Recommendation
-from stream.notify.contact import Contact, Contacts
-from stream.notify.desk import Desk
-from stream.notify.handing_over import HandingOver
-from stream.notify.meters import METERS
-from stream.notify.notice_index import NoticeIndex
+from stream.notify.contacts.contact import Contact, Contacts
+from stream.notify.delivery_steps import HandingOver
+from stream.notify.letters.letter_writer import Desk
+from stream.notify.letters.templates import Templates, read_templates
+from stream.notify.metrics import METERS
+from stream.notify.notices.notice_index import NoticeIndex
+from stream.notify.notices.record import Channel
 from stream.notify.notifier import Notifier
-from stream.notify.record import Channel
 from stream.notify.settings import NotifySettings
-from stream.notify.templates import Templates, read_templates
-from stream.notify.transport import Package
+from stream.notify.transports.transport import Package
 from stream.runtime.counters import Counters
-from stream.runtime.delivery import Output, Undeliverable
-from stream.runtime.inbound import Inbound
-from stream.runtime.patience import Abandoned, Patience
+from stream.runtime.kafka.delivery import Output, Undeliverable
+from stream.runtime.kafka.inbound import Inbound
+from stream.runtime.retry import Abandoned, Patience
 from stream.runtime.settings import Settings
 from stream.wire.avro_records import decode, encode
 from stream.wire.framing import SINGLE_OBJECT

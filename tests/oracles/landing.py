@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stream.recourse.features import FeatureRule
+from stream.recourse.rules.feature_rule import FeatureRule
 
 Numbers = npt.NDArray[np.float64]
 

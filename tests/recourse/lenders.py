@@ -20,10 +20,10 @@ import xgboost as xgb
 from stream.events import BundleIdentity, Decision, ThresholdScale, Value
 from stream.forest.trees import Forest, Kind
 from stream.recourse.answer import Answer, answer
-from stream.recourse.features import rules_for
-from stream.recourse.leaf_matrix import build_leaf_matrix
+from stream.recourse.comparators.leaf_matrix import build_leaf_matrix
 from stream.recourse.model import PublishedModel, published_model
-from stream.recourse.policy import Policy
+from stream.recourse.rules.features import rules_for
+from stream.recourse.rules.policy import Policy
 from tests.forest.models import Owner, forest_of, owner_of
 from tests.oracles.trees import Tree, trees_of
 

@@ -8,11 +8,11 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from stream.forest.cells import Cells, cells_of
 from stream.forest.ledger import exact_sums, leaf_units
 from stream.forest.trees import Forest, Kind, SavedNode, plant
 from stream.forest.walk import leaf_slots
-from stream.recourse.cells import Cells, cells_of
-from stream.recourse.profiles import CellTrees, cell_trees
+from stream.recourse.space.margin_profiles import CellTrees, cell_trees
 from tests.recourse.lenders import Library, Rows, kind
 
 Sort: TypeAlias = Literal["number", "category", "zero"]  # "zero": a number whose zero is missing, in LightGBM

@@ -8,11 +8,11 @@ from itertools import pairwise, product
 
 import numpy as np
 
-from stream.recourse.cells import Cells, cells_of, common_cells
-from stream.recourse.joint import JointTrees, joint_trees
-from stream.recourse.moves import Moves
-from stream.recourse.profiles import cell_trees
-from stream.recourse.within_reach import Leaves, within_reach
+from stream.forest.cells import Cells, cells_of, common_cells
+from stream.recourse.space.joint_trees import JointTrees, joint_trees
+from stream.recourse.space.margin_profiles import cell_trees
+from stream.recourse.space.moves import Moves
+from stream.recourse.space.reachable_leaves import Leaves, within_reach
 from tests.recourse.lenders import Library, Rows
 from tests.recourse.planted import CellsOfRow, Planted, Sort, planted_family
 

@@ -15,6 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stream.audit.verify.body import verify
+from stream.canonical import canonical_json, sha256
 from stream.errors import (
     ClaimMismatch,
     InvalidDecision,
@@ -25,9 +27,7 @@ from stream.errors import (
     UnknownFeature,
 )
 from stream.recourse.answer import Answer, answer, answer_if_declined
-from stream.recourse.audit import verify
-from stream.recourse.canonical import canonical_json, sha256
-from stream.recourse.features import read_features
+from stream.recourse.rules.features import read_features
 from tests.recourse.lenders import FEATURES, LENDERS, RULES, Approve, Lender, Library, lender
 
 PAIRS = pytest.mark.parametrize(("library", "approve"), LENDERS)

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stream.audit.verify.body import verify
 from stream.recourse.answer import Answer, answer
-from stream.recourse.audit import verify
-from stream.recourse.features import rules_for
-from stream.recourse.leaf_matrix import build_leaf_matrix
-from stream.recourse.shadows import Shadows
+from stream.recourse.comparators.leaf_matrix import build_leaf_matrix
+from stream.recourse.rules.features import rules_for
+from stream.recourse.search.shadows import Shadows
 from tests.forest.models import Owner
 from tests.oracles.trees import Tree, trees_of
 from tests.recourse.lenders import FEATURES, LENDERS, Approve, Lender, Library, Rows, applicants, lender

@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream.archive.sources import NO_ENVELOPE, from_jsonl
-from stream.audit_log.check import Tally, check
+from stream.audit.record_check import Tally, check
+from stream.audit.sources import NO_ENVELOPE, from_jsonl
+from stream.audit.verify.body import verify
+from stream.canonical import sha256
 from stream.errors import UnknownCategory
 from stream.forest.trees import CATEGORY, ZERO_IS_MISSING
 from stream.recourse.answer import answer
-from stream.recourse.audit import verify
-from stream.recourse.canonical import sha256
 from stream.wire.avro_records import decode, encode
 from tests.recourse.category_lenders import FEATURES, PURPOSES, SENTINEL, YEARS, category_lender
+from tests.recourse.explain.test_ledgers import comparator_of, sides, total, unit
 from tests.recourse.lenders import Approve, Library
-from tests.recourse.test_ledgers import comparator_of, sides, total, unit
 
 LIBRARIES: list[Library] = ["xgboost", "lightgbm"]
 LENDERS: list[tuple[Library, Approve]] = [(library, side) for library in LIBRARIES for side in ("above", "below")]

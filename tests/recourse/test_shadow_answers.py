@@ -12,10 +12,10 @@ import xgboost as xgb
 
 from stream.events import RecommendedTier
 from stream.recourse.answer import answer
-from stream.recourse.lasting_question import OTHER_COST_MAX
-from stream.recourse.lasting_space import ASSUMED_DEVIATION
-from stream.recourse.policy import NUMBERS
-from stream.recourse.shadows import Shadows
+from stream.recourse.rules.policy import NUMBERS
+from stream.recourse.search.robust_space import ASSUMED_DEVIATION
+from stream.recourse.search.robust_targets import OTHER_COST_MAX
+from stream.recourse.search.shadows import Shadows
 from tests.forest.models import Owner, forest_of, owner_of
 from tests.recourse.lenders import FEATURES, LENDERS, Approve, Lender, Library, Rows, applicants, lender, lender_of
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stream.audit.verify.body import verify
 from stream.recourse.answer import Answer, answer
-from stream.recourse.audit import verify
-from stream.recourse.features import rules_for
+from stream.recourse.rules.features import rules_for
 from tests.recourse.lenders import LENDERS, RULES, Approve, Lender, Library, lender
 from tests.recourse.unit_people import Person
 

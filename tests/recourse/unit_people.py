@@ -13,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
 
-from stream.recourse.cells import Cells
-from stream.recourse.feasible import Reach, landings_of, reach_of
-from stream.recourse.features import FeatureRule, FeatureRules, Mutability
-from stream.recourse.leaf_matrix import LeafMatrix, without_no_record
-from stream.recourse.unit_rules import Dependent, Link, Unit, units_of
+from stream.forest.cells import Cells
+from stream.recourse.comparators.leaf_matrix import LeafMatrix, without_no_record
+from stream.recourse.rules.feature_rule import FeatureRule, Mutability
+from stream.recourse.rules.features import FeatureRules, rules_together
+from stream.recourse.rules.units import Dependent, Link, Unit
+from stream.recourse.space.person_reach import Reach, landings_of, reach_of
 from tests.strategies import feature_rules, halves
 
 Rows: TypeAlias = npt.NDArray[np.float64]
@@ -30,7 +31,7 @@ RATIO_FACTORS = [1.0, 100.0, 0.5]
 
 def rules_of(*rules: FeatureRule) -> FeatureRules:
     """The rules of a model with these features."""
-    return FeatureRules(rules=rules, index={r.name: j for j, r in enumerate(rules)}, codes=tuple(None for _ in rules))
+    return rules_together(rules)
 
 
 def matrix_of(rules: FeatureRules, cells: Cells, rows: Rows) -> LeafMatrix:
@@ -75,7 +76,7 @@ class Person:
     @property
     def units(self) -> tuple[Unit, ...]:
         """The units of the rules."""
-        return units_of(self.rules.rules)
+        return self.rules.units
 
     def reach(self, cells_of_pool: Cells | None = None) -> Reach:
         """All moves open to the person; the pool's cells may be coarser than those that moves are made in."""

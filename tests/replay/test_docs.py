@@ -9,8 +9,8 @@ import orjson
 import pytest
 from click.testing import CliRunner
 
-from stream.audit_log.settings import SinkSettings
-from stream.audit_log.sink import Sink
+from stream.audit.sink.settings import SinkSettings
+from stream.audit.sink.sink import Sink
 from stream.cli.main import coach
 from tests.replay.past import Lived
 

@@ -21,8 +21,8 @@ from stream.replay.fence import (
     live_topics,
     replay_topics,
 )
-from stream.runtime.delivery import Output, Undeliverable
-from stream.runtime.patience import Patience
+from stream.runtime.kafka.delivery import Output, Undeliverable
+from stream.runtime.retry import Patience
 from stream.runtime.settings import Settings, read_settings
 
 NOBODY = "127.0.0.1:1"

@@ -14,20 +14,20 @@ import pytest
 import xgboost as xgb
 from confluent_kafka import Producer
 
-from stream.audit_log.settings import SinkSettings
-from stream.audit_log.sink import Sink
+from stream.audit.sink.settings import SinkSettings
+from stream.audit.sink.sink import Sink
+from stream.canonical import canonical_json
 from stream.errors import BundleUnavailable, ConfigurationError
-from stream.recourse.canonical import canonical_json
 from stream.replay.fence import RUN_HEADER
-from stream.replay.nothing import why_nothing
-from stream.replay.records import Window
-from stream.replay.report import is_all_right
+from stream.replay.judge.what_if import Change
+from stream.replay.report.empty_run import why_nothing
+from stream.replay.report.report import is_all_right
 from stream.replay.request import Request
 from stream.replay.run import run_replay
 from stream.replay.settings import ReplaySettings, read_replay_settings
-from stream.replay.what_if import Change
+from stream.replay.sources.records import Window
+from stream.runtime.kafka.topics import TopicKeeper, TopicSpec
 from stream.runtime.settings import read_settings
-from stream.runtime.topics import TopicKeeper, TopicSpec
 from stream.wire.avro_records import decode, encode
 from tests.replay.past import Lived, past
 from tests.replay.processes import replay, start_replay

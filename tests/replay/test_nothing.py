@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stream.cli.main import coach
-from stream.replay.nothing import why_nothing
-from stream.replay.records import Window
+from stream.replay.report.empty_run import why_nothing
+from stream.replay.sources.records import Window
 from tests.replay.past import Lived
 from tests.service.lender import Lender
 

@@ -15,11 +15,11 @@ import pytest
 
 from stream.errors import InvalidDecision, MissingFeature
 from stream.recourse.answer import Answer
-from stream.replay.page import write_page
-from stream.replay.report import report_bytes, report_of
-from stream.replay.sources import Snapshot
-from stream.replay.tally import Tally
-from stream.replay.verdict import Mode, Side, Verdict
+from stream.replay.judge.verdict import Mode, Side, Verdict
+from stream.replay.report.page import write_page
+from stream.replay.report.report import report_bytes, report_of
+from stream.replay.report.tally import Tally
+from stream.replay.sources.source import Snapshot
 
 HOSTILE = '<script>alert(1)</script><img src="http://example.com/x">$\\frac{1}{2}$ &amp; "q"'
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream.errors import ConfigurationError, CorruptionError, KafkaUnavailable, StreamError
-from stream.replay import partition
-from stream.replay.partition import Consumes, ProvenReader
-from stream.replay.report import check_sums
-from stream.replay.sources import ReadChunk, Snapshot, chunks_of
-from stream.replay.tally import Tally
+from stream.replay.report.report import check_sums
+from stream.replay.report.tally import Tally
+from stream.replay.sources import partition
+from stream.replay.sources.partition import Consumes, ProvenReader
+from stream.replay.sources.source import ReadChunk, Snapshot, chunks_of
 
 EOF: int = KafkaError._PARTITION_EOF  # noqa: SLF001 - librdkafka's name for it
 GONE: int = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001 - likewise

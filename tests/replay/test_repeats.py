@@ -14,16 +14,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stream.bundle.open import open_bundle
+from stream.files.answer_lines import answer_line
 from stream.recourse.answer import answer
-from stream.replay.repeats import Keys, Seen, keys_from
-from stream.replay.report import is_all_right
+from stream.replay.judge.repeats import Keys, Seen, keys_from
+from stream.replay.judge.what_if import Change
+from stream.replay.report.report import is_all_right
 from stream.replay.request import Request
 from stream.replay.run import Finished, run_replay
 from stream.replay.settings import ReplaySettings
-from stream.replay.what_if import Change
+from stream.runtime.kafka.topics import TopicKeeper, TopicSpec
 from stream.runtime.settings import Settings
-from stream.runtime.topics import TopicKeeper, TopicSpec
-from stream.wire.answer_lines import answer_line
 from stream.wire.decisions import decision_of
 from tests.replay.past import Lived
 from tests.service.lender import Lender, record

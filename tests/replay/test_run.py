@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 
 from stream.bundle.open import open_bundle
 from stream.errors import ConfigurationError, CorruptionError
+from stream.files.answer_lines import answer_line
 from stream.recourse.answer import answer
-from stream.replay.records import Window
-from stream.replay.report import is_all_right
+from stream.replay.judge.what_if import Change
+from stream.replay.report.report import is_all_right
 from stream.replay.request import Request
 from stream.replay.run import Finished, run_replay
 from stream.replay.settings import ReplaySettings
-from stream.replay.what_if import Change
+from stream.replay.sources.records import Window
 from stream.runtime.settings import Settings
-from stream.wire.answer_lines import answer_line
 from stream.wire.decisions import decision_of
 from tests.replay.processes import replay
 from tests.service.lender import Lender

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream.archive.read import Archived
+from stream.audit.archive.read import Archived
 from stream.errors import ConfigurationError
-from stream.replay import sources
-from stream.replay.archive_source import ArchivedRecords
-from stream.replay.records import Window, window_of
-from stream.replay.sources import JsonLines, chunks_of, snapshot_of
-from stream.replay.tally import Tally, effort_bin, effort_of_bin, merged, tally_of
-from stream.replay.topic_source import read_offsets
-from stream.replay.verdict import Side, Verdict
+from stream.replay.judge.verdict import Side, Verdict
+from stream.replay.report.tally import Tally, effort_bin, effort_of_bin, merged, tally_of
+from stream.replay.sources import source as sources
+from stream.replay.sources.archive_source import ArchivedRecords
+from stream.replay.sources.records import Window, window_of
+from stream.replay.sources.source import JsonLines, chunks_of, snapshot_of
+from stream.replay.sources.topic_source import read_offsets
 from stream.wire.framing import SINGLE_OBJECT
 
 ranges = st.dictionaries(

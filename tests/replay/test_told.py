@@ -14,16 +14,16 @@ from stream.bundle.open import open_bundle
 from stream.errors import MalformedRecord
 from stream.recourse.answer import answer
 from stream.recourse.model import PublishedModel
-from stream.recourse.policy import Policy
-from stream.replay.judging import WhatIf
-from stream.replay.models import Models
-from stream.replay.records import stored_of
-from stream.replay.report import report_of
-from stream.replay.sources import Snapshot
-from stream.replay.tally import Tally
-from stream.replay.told import behind_differently, told_differently, told_of, words_of
-from stream.replay.verdict import Verdict
-from stream.replay.what_if import Change
+from stream.recourse.rules.policy import Policy
+from stream.replay.judge.applicant_view import behind_differently, told_differently, told_of, words_of
+from stream.replay.judge.models import Models
+from stream.replay.judge.modes import WhatIf
+from stream.replay.judge.verdict import Verdict
+from stream.replay.judge.what_if import Change
+from stream.replay.report.report import report_of
+from stream.replay.report.tally import Tally
+from stream.replay.sources.records import stored_of
+from stream.replay.sources.source import Snapshot
 from stream.wire.decisions import decision_of
 from tests.service.lender import Lender
 

@@ -10,13 +10,13 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from stream.errors import ConfigurationError, CorruptionError
-from stream.replay import topic_source
-from stream.replay.records import Window
-from stream.replay.sources import chunks_of
-from stream.replay.topic_source import TopicRecords
+from stream.replay.sources import topic_source
+from stream.replay.sources.records import Window
+from stream.replay.sources.source import chunks_of
+from stream.replay.sources.topic_source import TopicRecords
+from stream.runtime.clients import groupless_consumer
 from stream.runtime.connections import kafka_properties
-from stream.runtime.topics import TopicKeeper, TopicSpec
-from stream.wire.clients import groupless_consumer
+from stream.runtime.kafka.topics import TopicKeeper, TopicSpec
 from tests.replay.past import Lived
 
 pytestmark = pytest.mark.service

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from stream.audit.verify.body import verify
 from stream.bundle.build import build_bundle
 from stream.bundle.open import open_bundle
 from stream.errors import ClaimMismatch, ConfigurationError, MissingFeature, ModelNotPublished
 from stream.events import Decision
-from stream.recourse.audit import verify
 from stream.recourse.model import PublishedModel
-from stream.recourse.shadows import Shadows
-from stream.replay.judging import WhatIf
-from stream.replay.models import Models
-from stream.replay.verdict import Verdict
-from stream.replay.what_if import REVISION, Change, with_rules
+from stream.recourse.search.shadows import Shadows
+from stream.replay.judge.models import Models
+from stream.replay.judge.modes import WhatIf
+from stream.replay.judge.verdict import Verdict
+from stream.replay.judge.what_if import REVISION, Change, with_rules
 from stream.wire.decisions import decision_of
 from tests.service.lender import Lender
 

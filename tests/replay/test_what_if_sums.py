@@ -13,10 +13,10 @@ import pytest
 from stream.bundle.build import build_bundle
 from stream.bundle.open import open_bundle
 from stream.recourse.answer import answer
+from stream.replay.judge.what_if import Change
 from stream.replay.request import Request
 from stream.replay.run import run_replay
 from stream.replay.settings import ReplaySettings
-from stream.replay.what_if import Change
 from stream.runtime.settings import Settings
 from stream.wire.decisions import decision_of
 from tests.service.lender import THRESHOLD, Lender

@@ -9,12 +9,12 @@ from confluent_kafka import Producer
 
 from stream.bundle.open import open_bundle
 from stream.recourse.answer import answer
-from stream.replay.report import is_all_right
+from stream.replay.report.report import is_all_right
 from stream.replay.request import Request
 from stream.replay.run import run_replay
 from stream.replay.settings import ReplaySettings
 from stream.runtime.connections import framing_of
-from stream.runtime.dead_letters import SOFTWARE_VERSION
+from stream.runtime.kafka.dead_letters import SOFTWARE_VERSION
 from stream.wire.decisions import decision_of
 from tests.kafka.registry import ApicurioRegistry
 from tests.service.lender import Lender

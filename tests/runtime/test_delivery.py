@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from stream.demo.embedded_kafka import EmbeddedKafka
+from stream.demo.embedded.embedded_kafka import EmbeddedKafka
 from stream.errors import KafkaUnavailable
-from stream.runtime.delivery import KafkaDelivery, Output
-from stream.runtime.patience import Patience
+from stream.runtime.kafka.delivery import KafkaDelivery, Output
+from stream.runtime.retry import Patience
 
 PRODUCE = 0  # the protocol's api key
 INVALID_RECORD, NOT_ENOUGH_REPLICAS, MSG_SIZE_TOO_LARGE = 87, 19, 10  # the protocol's error codes

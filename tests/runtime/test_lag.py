@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # undeclared re-exports
 
-from stream.demo.embedded_kafka import EmbeddedKafka
-from stream.runtime import lag
-from stream.runtime.lag import LagWatch
+from stream.demo.embedded.embedded_kafka import EmbeddedKafka
+from stream.runtime.kafka import lag
+from stream.runtime.kafka.lag import LagWatch
 from tests.kafka.brokers import Brokers, free_ports
 from tests.service.room import wait_until
 from tests.service.stack import Stack
@@ -53,7 +53,7 @@ def made(here: Stack, topic: str) -> None:
 def test_without_brokers_no_lag_is_told(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given no broker, when watched, then there is no lag instead of an old or invented one, it is said once, and the end does not hang."""
     monkeypatch.setattr(lag, "ANSWER_MAX_S", 0.5)
-    caplog.set_level("INFO", "stream.runtime.lag")
+    caplog.set_level("INFO", "stream.runtime.kafka.lag")
     (port,) = free_ports(1)
     properties = {"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 0}
     with LagWatch(properties, group="g", topic="t", every_s=0.1) as watch:

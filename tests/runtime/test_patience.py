@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from stream.errors import RedisUnavailable
-from stream.runtime.patience import Abandoned, Patience
+from stream.runtime.retry import Abandoned, Patience
 
 
 class Clock:

@@ -6,8 +6,8 @@ import pytest
 
 from stream.bundle.uris import MASK
 from stream.errors import ConfigurationError
-from stream.runtime.described import documentation, masked
 from stream.runtime.settings import DEAD_LETTER_MARGIN_BYTES, Settings, read_settings
+from stream.runtime.settings_reader import documentation, masked
 from stream.runtime.start_at import StartAt, read_start_at
 
 

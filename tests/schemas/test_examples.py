@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from stream import errors
+from stream.audit.verify.body import verify
 from stream.errors import CorruptionError, PoisonError
-from stream.recourse.audit import verify
 from stream.wire.avro_records import decode, encode, reader_between, writer_of
 from stream.wire.decisions import decision_dict, read_decision
 from stream.wire.schema_files import RECORDS, RecordName, current_schemas, published_schemas

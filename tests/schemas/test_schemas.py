@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from stream import events
 from stream.errors import ConfigurationError
-from stream.notify import record as notice_record
+from stream.notify.notices import record as notice_record
 from stream.wire.avro_records import reader_between, writer_of
 from stream.wire.schema_files import (
     RECORDS,
@@ -144,7 +144,7 @@ def _fits(hint: Any, node: Any, named: Mapping[str, Mapping[str, Any]]) -> bool:
 
 @pytest.mark.parametrize("record", [record for record in RECORDS if record != "Decision"])
 def test_the_schema_has_the_shape_of_the_type(record: RecordName) -> None:
-    """Given a record's TypedDict in stream/events.py, or the notice's in stream/notify/record.py, then its schema has the same fields with the same types."""
+    """Given a record's TypedDict in stream/events.py, or the notice's in stream/notify/notices/record.py, then its schema has the same fields with the same types."""
     named = _named(record)
     for name, node in named.items():
         if node["type"] == "record":

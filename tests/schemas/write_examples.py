@@ -12,9 +12,9 @@ from datetime import UTC
 from pathlib import Path
 from typing import Any
 
-from stream.notify.notice import KIND, Rendered, Way, notice
-from stream.notify.templates import read_templates
-from stream.notify.view import Creditor, Recipient, view_of
+from stream.notify.letters.templates import read_templates
+from stream.notify.letters.view import Creditor, Recipient, view_of
+from stream.notify.notices.notice import KIND, Rendered, Way, notice
 from stream.recourse.answer import Answer, answer
 from stream.wire.avro_records import encode
 from stream.wire.schema_files import RecordName, current_schemas

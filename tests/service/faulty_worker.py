@@ -15,9 +15,9 @@ from confluent_kafka import KafkaError
 
 from stream.cli.main import main
 from stream.recourse import answer as recourse_answer
-from stream.runtime import delivery
+from stream.runtime.kafka import delivery
 from stream.wire import decisions
-from stream.worker import outcomes
+from stream.worker import answering as outcomes
 
 RAISE_IN_ANSWER: Final = os.environ.get("COACH_TEST_RAISE_IN_ANSWER", "")
 RAISE_IN_DECODE: Final = os.environ.get("COACH_TEST_RAISE_IN_DECODE", "")

@@ -11,11 +11,11 @@ from typing import Any, Final, Protocol
 
 import pytest
 
-from stream.demo.embedded_kafka import EmbeddedKafka
-from stream.demo.embedded_redis import EmbeddedRedis
+from stream.demo.embedded.embedded_kafka import EmbeddedKafka
+from stream.demo.embedded.embedded_redis import EmbeddedRedis
 from stream.runtime.connections import kafka_properties
+from stream.runtime.kafka.topics import TopicKeeper, topic_specs
 from stream.runtime.settings import Settings
-from stream.runtime.topics import TopicKeeper, topic_specs
 from tests.kafka.brokers import Brokers, NoBrokers, free_ports
 from tests.service.redis_server import NoRedis, RealRedis
 

@@ -22,10 +22,10 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from stream.bundle.open import open_bundle
 from stream.recourse.answer import answer
+from stream.times import time_ms
 from stream.wire.avro_records import encode
 from stream.wire.decisions import decision_dict, read_decision
 from stream.wire.schema_files import current_schemas
-from stream.wire.times import time_ms
 from tests.kafka.brokers import free_ports
 from tests.kafka.registry import ApicurioRegistry
 from tests.service.lender import Lender, record

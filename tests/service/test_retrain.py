@@ -16,7 +16,7 @@ import pytest
 import redis
 
 from stream.models.publishing import Request, publish
-from stream.wire.times import rfc3339, time_ms
+from stream.times import rfc3339, time_ms
 from tests.service.lender import Lender, record, revised, toy_lender
 from tests.service.room import Room, command, room, wait_until
 from tests.service.stack import Stack

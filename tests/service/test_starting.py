@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stream.wire.times import rfc3339
+from stream.times import rfc3339
 from tests.kafka.brokers import free_ports
 from tests.service.lender import Lender, records, toy_lender
 from tests.service.room import Room, command, room

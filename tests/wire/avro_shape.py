@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from stream.wire.times import time_ms
+from stream.times import time_ms
 
 
 def avro_shape(document: Mapping[str, Any], value: Any) -> Any:

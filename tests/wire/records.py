@@ -8,8 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from stream.times import TIME_MS_MAX, TIME_MS_MIN, rfc3339
 from stream.wire.schema_files import RecordName, current_schemas
-from stream.wire.times import TIME_MS_MAX, TIME_MS_MIN, rfc3339
 
 texts_of_json = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 exact_integers = st.one_of(st.integers(-(2**70), 2**70), st.integers(-(2**4000), 2**4000), st.integers(-300, 300)).map(

@@ -20,9 +20,9 @@ from stream.errors import (
     WrongFeatureType,
 )
 from stream.events import Decision
+from stream.times import TIME_MS_MAX, TIME_MS_MIN
 from stream.wire.avro_records import encode
 from stream.wire.decisions import DECISION_BYTES_MAX, ID_CHARACTERS_MAX, decision_dict, read_decision
-from stream.wire.times import TIME_MS_MAX, TIME_MS_MIN
 from tests.wire.records import records, texts_of_json
 
 DECISION: dict[str, Any] = {

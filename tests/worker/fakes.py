@@ -12,16 +12,16 @@ from typing import Any
 
 from stream.errors import BundleLost, DependencyError, KafkaUnavailable, ModelNotPublished, PoisonError
 from stream.runtime.counters import Counters
-from stream.runtime.delivery import Output, Undeliverable
 from stream.runtime.health import Vitals
-from stream.runtime.inbound import Inbound
-from stream.runtime.patience import Patience
+from stream.runtime.kafka.commit_order import CommitOrder, Held
+from stream.runtime.kafka.delivery import Output, Undeliverable
+from stream.runtime.kafka.inbound import Inbound
+from stream.runtime.retry import Patience
 from stream.runtime.settings import Settings
 from stream.wire.framing import SINGLE_OBJECT
-from stream.worker.accounts import Accounts
-from stream.worker.commit_order import CommitOrder, Held
+from stream.worker.answering import Answered, Approved, Outcome, Refused, Waiting
+from stream.worker.decision_log import Accounts
 from stream.worker.metrics import worker_counters
-from stream.worker.outcomes import Answered, Approved, Outcome, Refused, Waiting
 from stream.worker.outputs import write_out
 from stream.worker.pipeline import Pipeline
 

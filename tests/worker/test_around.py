@@ -17,11 +17,16 @@ from faust.types import TP
 from faust.types.tuples import ConsumerMessage, Message
 
 from stream.errors import KafkaUnavailable, MalformedRecord
-from stream.runtime.dead_letters import MESSAGE_CHARACTERS_MAX, REDRIVE_HEADER, dead_letter, dead_letter_without_value
-from stream.runtime.inbound import Inbound
+from stream.runtime.kafka.dead_letters import (
+    MESSAGE_CHARACTERS_MAX,
+    REDRIVE_HEADER,
+    dead_letter,
+    dead_letter_without_value,
+)
+from stream.runtime.kafka.inbound import Inbound
+from stream.runtime.kafka.topics import AUDIT_RETENTION_MS, DAY_MS, topic_specs
 from stream.runtime.logs import ForeignOnce, JsonLines
 from stream.runtime.settings import DEAD_LETTER_MARGIN_BYTES, Settings
-from stream.runtime.topics import AUDIT_RETENTION_MS, DAY_MS, topic_specs
 from stream.wire.avro_records import decode
 from stream.wire.framing import SINGLE_OBJECT
 from stream.worker.app import OURS, make_app

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.worker.commit_order import Entry
+from stream.runtime.kafka.commit_order import Entry
 from tests.worker.fakes import Book, inbound
 
 

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from stream.bundle.open import open_bundle
 from stream.runtime.health import Vitals
-from stream.runtime.inbound import Inbound
+from stream.runtime.kafka.inbound import Inbound
 from stream.runtime.logs import JsonLines
-from stream.worker.accounts import Accounts
+from stream.worker.answering import Answerer
+from stream.worker.decision_log import Accounts
 from stream.worker.metrics import worker_counters
-from stream.worker.outcomes import Answerer
 from tests.service.lender import Lender
 from tests.worker.fakes import inbound
 from tests.worker.test_outcomes import Models, answerer

@@ -12,18 +12,18 @@ from stream.errors import BundleLost, CorruptionError, RedisUnavailable
 from stream.events import ModelPublished
 from stream.models.model_table import ModelTable
 from stream.recourse.model import PublishedModel
-from stream.runtime.inbound import Inbound
+from stream.runtime.kafka.inbound import Inbound
 from stream.runtime.settings import Settings
 from stream.wire.avro_records import decode, encode
 from stream.wire.decisions import decision_dict, read_decision
 from stream.wire.framing import SINGLE_OBJECT, Framing
-from stream.wire.registry_client import Registered
-from stream.wire.registry_framing import RegistryFraming
+from stream.wire.registry.client import Registered
+from stream.wire.registry.framing import RegistryFraming
 from stream.wire.schema_files import current_schemas
-from stream.worker.outcomes import Answered, Answerer, Approved, Limits, Outcome, Refused, Waiting
+from stream.worker.answering import Answered, Answerer, Approved, Limits, Outcome, Refused, Waiting
 from tests.models.test_model_table import published
 from tests.service.lender import Lender, toy_lender
-from tests.wire.registries import MemoryRegistry
+from tests.wire.registry.registries import MemoryRegistry
 from tests.worker.fakes import inbound
 
 

@@ -1,0 +1,1 @@
+"""Audit records kept and re-checked. Not here: how a record is made (`recourse/record`)."""

@@ -1,0 +1,242 @@
+"""The libraries that the gate asks: each reads the model file itself and scores rows of codes, or a table of words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import xgboost as xgb
+
+from stream.errors import ProbeMismatch
+from stream.forest.lightgbm.library import lightgbm
+from stream.forest.trees import Floats, Forest
+
+Rows: TypeAlias = npt.NDArray[np.float64]
+Table: TypeAlias = Any  # a pandas DataFrame: the one form of a table of words that both libraries take
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What a library gives for rows. Shapes: leaves (n, trees), margins and predictions (n,)."""
+
+    leaves: npt.NDArray[Any]
+    margins: Floats
+    predictions: Floats
+
+
+class Owner(Protocol):
+    """The library itself on the bytes of the model file, using as many trees as the forest, on one thread."""
+
+    version: str
+
+    def ask(self, rows: Rows) -> Answers:
+        """What it gives for rows (n, features) float64."""
+        ...
+
+    def ask_in_words(self, rows: Rows, integers: Sequence[int] = ()) -> Answers:
+        """What it gives for the same rows as a table, in which the training categories stand as the file names them.
+
+        Codes must be whole and have a word, or be NaN, which stands as None. The table declares its categories in
+        another order than the training did, so that only a library that goes by the words gives the same. The features
+        `integers` without words are columns of int64, for which their values must be whole.
+        """
+        ...
+
+    def ask_of_tree(self, tree: int, rows: Rows) -> Floats:
+        """The margin of one tree alone, begun at zero. Shapes: rows (n, features) -> (n,)."""
+        ...
+
+
+def owner_of(forest: Forest, model: bytes) -> Owner:
+    """The library's own reading of the model file behind `forest`."""
+    return XgboostOwner(forest, model) if forest.library == "xgboost" else LightgbmOwner(forest, model)
+
+
+def library_version(forest: Forest) -> str:
+    """The version of the forest's library on this machine."""
+    return str(xgb.__version__ if forest.library == "xgboost" else lightgbm().__version__)
+
+
+class XgboostOwner:
+    """Booster.predict on a DMatrix. It is told what the file may not hold: feature types and the sentinel."""
+
+    version = xgb.__version__
+
+    def __init__(self, forest: Forest, model: bytes) -> None:
+        """`model` is the content of the file."""
+        self._booster = xgb.Booster({"nthread": 1})
+        self._booster.load_model(bytearray(model))
+        self._forest = forest
+        self._types = ["c" if category else "float" for category in forest.is_category]
+        self._missing = np.nan if forest.missing is None else forest.missing
+        self._used = (0, _iterations(self._booster, forest.trees))
+        self._singly = self._booster if self._used[1] == forest.trees else _one_tree_each(self._booster)
+
+    def ask(self, rows: Rows) -> Answers:
+        """As `Owner` says."""
+        return self._answers(self._matrix(rows), len(rows))
+
+    def ask_in_words(self, rows: Rows, integers: Sequence[int] = ()) -> Answers:
+        """As `Owner` says."""
+        if not any(self._forest.words):
+            return self._answers(self._matrix(_in_words(self._forest, rows, {}, integers)), len(rows))
+        told = dict(self._booster.get_categories(export_to_arrow=True).to_arrow())
+        words = {name: _as_trained(words) for name, words in told.items()}
+        table = _in_words(self._forest, rows, words, integers)
+        with _refused_in_words("xgboost", xgb.core.XGBoostError):
+            matrix = xgb.DMatrix(table, enable_categorical=True, missing=self._missing, nthread=1)
+            return self._answers(matrix, len(rows))
+
+    def ask_of_tree(self, tree: int, rows: Rows) -> Floats:
+        """As `Owner` says."""
+        matrix = self._matrix(rows, base_margin=np.zeros(len(rows), np.float32))
+        alone = self._singly.predict(matrix, iteration_range=(tree, tree + 1), output_margin=True)
+        return np.asarray(alone)
+
+    def _matrix(self, rows: Rows | Table, **more: Any) -> xgb.DMatrix:  # noqa: ANN401 - as DMatrix takes it
+        return xgb.DMatrix(
+            rows,
+            feature_names=list(self._forest.features),
+            feature_types=self._types,
+            enable_categorical=True,
+            missing=self._missing,
+            nthread=1,
+            **more,
+        )
+
+    def in_place(self, rows: Rows) -> tuple[Floats, Floats]:
+        """Margins and predictions of `inplace_predict`, which XGBClassifier takes and which rounds DART otherwise."""
+        margins, predictions = (
+            np.asarray(
+                self._booster.inplace_predict(
+                    rows,
+                    iteration_range=self._used,
+                    predict_type=what,
+                    missing=self._missing,
+                    validate_features=False,
+                )
+            )
+            for what in ("margin", "value")
+        )
+        return margins, predictions
+
+    def _answers(self, matrix: xgb.DMatrix, rows: int) -> Answers:
+        leaves, margins, predictions = (
+            np.asarray(self._booster.predict(matrix, iteration_range=self._used, **what))
+            for what in ({"pred_leaf": True}, {"output_margin": True}, {})
+        )
+        return Answers(leaves.reshape(rows, -1), margins, predictions)
+
+
+class LightgbmOwner:
+    """Booster.predict on an array, or on a DataFrame for words."""
+
+    def __init__(self, forest: Forest, model: bytes) -> None:
+        """`model` is the content of the file."""
+        self.version: str = lightgbm().__version__
+        self._booster = lightgbm().Booster(model_str=model.decode())
+        self._forest = forest
+
+    def ask(self, rows: Rows) -> Answers:
+        """As `Owner` says."""
+        return self._answers(rows, len(rows))
+
+    def ask_in_words(self, rows: Rows, integers: Sequence[int] = ()) -> Answers:
+        """As `Owner` says. Its columns stay in the model's order: LightGBM takes columns by place, not by name."""
+        forest = self._forest
+        worded = [name for name, words in zip(forest.features, forest.words, strict=True) if words is not None]
+        told = dict(zip(worded, self._booster.pandas_categorical or [], strict=True))
+        indexes = {name: _pandas().Index(words) for name, words in told.items()}
+        table = _in_words(forest, rows, indexes, integers)
+        with _refused_in_words("lightgbm", (lightgbm().basic.LightGBMError, ValueError)):
+            return self._answers(table, len(rows))
+
+    def ask_of_tree(self, tree: int, rows: Rows) -> Floats:
+        """As `Owner` says."""
+        return np.asarray(
+            self._booster.predict(rows, start_iteration=tree, num_iteration=1, raw_score=True, num_threads=1)
+        )
+
+    def _answers(self, rows: Rows | Table, count: int) -> Answers:
+        leaves, margins, predictions = (
+            np.asarray(self._booster.predict(rows, num_iteration=self._forest.trees, num_threads=1, **what))
+            for what in ({"pred_leaf": True}, {"raw_score": True}, {})
+        )
+        return Answers(leaves.reshape(count, -1), margins, predictions)
+
+
+@contextmanager
+def _refused_in_words(library: str, fault: type[Exception] | tuple[type[Exception], ...]) -> Iterator[None]:
+    try:
+        yield
+    except fault as error:
+        message = (
+            f"the model is refused: {library} does not score a table of the training categories that its own file names "
+            f"({type(error).__name__}); train on codes, or on other words"
+        )
+        raise ProbeMismatch(message) from error
+
+
+def _iterations(booster: xgb.Booster, trees: int) -> int:
+    """How many iterations grew the first `trees` trees; one may grow several (num_parallel_tree)."""
+    model = _trees_of(json.loads(booster.save_raw("json")))
+    return int(model["iteration_indptr"].index(trees))
+
+
+def _trees_of(saved: dict[str, Any]) -> dict[str, Any]:
+    grown = saved["learner"]["gradient_booster"]
+    found: dict[str, Any] = grown.get("gbtree", grown)["model"]  # a DART model lies within its trees' weights
+    return found
+
+
+def _one_tree_each(booster: xgb.Booster) -> xgb.Booster:
+    """The same trees, told to be an iteration each, as XGBoost gives no sum of less than an iteration."""
+    saved = json.loads(booster.save_raw("json"))
+    model = _trees_of(saved)
+    model["gbtree_model_param"]["num_parallel_tree"] = "1"
+    model["iteration_indptr"] = list(range(len(model["trees"]) + 1))
+    singly = xgb.Booster({"nthread": 1})
+    singly.load_model(bytearray(json.dumps(saved).encode()))
+    return singly
+
+
+def _pandas() -> Any:  # noqa: ANN401 - imported where a model has words: it takes a third of a second
+    return import_module("pandas")
+
+
+def _as_trained(words: Any) -> Any:  # noqa: ANN401 - pyarrow and pandas have no types
+    """The training categories as an index of their own type, without which XGBoost refuses them; None for a number."""
+    if words is None:
+        return None
+    values = words.to_pylist()
+    return _pandas().Index(values if str(words.type).endswith("string") else np.array(values, str(words.type)))
+
+
+def _in_words(forest: Forest, rows: Rows, categories: dict[str, Any], integers: Sequence[int]) -> Table:
+    """The rows as a DataFrame; `categories` are the library's own, an index per feature that has words.
+
+    Raises: ProbeMismatch where the library's categories of a feature are not the forest's.
+    """
+    columns: dict[str, Any] = {}
+    for j, (name, words) in enumerate(zip(forest.features, forest.words, strict=True)):
+        columns[name] = rows[:, j].astype(np.int64) if j in integers else rows[:, j]
+        if words is None:
+            continue
+        declared = categories[name].take(
+            range(len(categories[name]) - 1, -1, -1)
+        )  # not a view: XGBoost ignores strides
+        place_of = {word: place for place, word in enumerate(declared.tolist())}  # to Python, as to us, True is 1
+        places = np.array([place_of.get(word, -1) for word in words])
+        if len(declared) != len(words) or (places < 0).any():
+            message = f"the model is refused: {forest.library} reads other categories of {name!r} than we do; please report the model file"
+            raise ProbeMismatch(message)
+        codes = np.where(np.isnan(rows[:, j]), -1, rows[:, j]).astype(np.int64)
+        said = np.array([*(declared[place] for place in places), None], object)[codes]  # None is last: where -1 is
+        columns[name] = _pandas().Categorical(said, categories=declared)
+    return _pandas().DataFrame(columns)

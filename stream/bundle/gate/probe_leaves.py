@@ -1,0 +1,67 @@
+"""Each tree asked alone, on a row for each of its leaves: a sum of all trees rounds a leaf's last bits away, one leaf not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from stream.bundle.gate.node_rows import Places, Reach, Rows
+from stream.bundle.gate.probe_nodes import evenly
+from stream.forest.trees import Floats, Forest
+
+LEAVES_OF_TREE_MAX: Final = 4_096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeafFault:
+    """A leaf that is another number in the library. `place` among all leaves that are asked."""
+
+    tree: int
+    leaf: int  # the library's id
+    place: int
+    pool_row: int
+    ours: Any
+    theirs: Any
+
+
+class LeafProbes:
+    """The slots that are asked, tree by tree. unreachable: leaves that no row comes to; left_out: beyond the bound."""
+
+    rows: int
+    unreachable: int
+    left_out: int
+
+    def __init__(self, forest: Forest, reach: Reach) -> None:
+        self._forest, self._reach = forest, reach
+        open_to_rows = reach.reachable[forest.leaf_node]
+        self._slots: list[Places] = []
+        for tree in range(forest.trees):
+            first, last = forest.first_leaf[tree : tree + 2].tolist()
+            slots = first + np.flatnonzero(open_to_rows[first:last])
+            self._slots.append(slots[evenly(len(slots), LEAVES_OF_TREE_MAX, tree)])
+        self.rows = sum(map(len, self._slots))
+        self.unreachable = int((~open_to_rows).sum())
+        self.left_out = len(open_to_rows) - self.unreachable - self.rows
+
+    def first_fault(self, ask: Callable[[int, Rows], Floats], told: Callable[[int], None]) -> LeafFault | None:
+        """Hold each leaf against what the library sums up over its tree alone, from zero. `told` hears of the rows done."""
+        zero, done = self._forest.dtype.type(0), 0
+        for tree, slots in enumerate(self._slots):
+            nodes = self._forest.leaf_node[slots].astype(np.int64)
+            ours, theirs = zero + self._forest.weight[slots], ask(tree, self._reach.rows(nodes))
+            if ours.dtype != theirs.dtype or ours.tobytes() != theirs.tobytes():
+                wrong = next((i for i in range(len(slots)) if ours[i].tobytes() != theirs[i].tobytes()), 0)
+                return LeafFault(
+                    tree=tree,
+                    leaf=int(self._forest.leaf_id[slots[wrong]]),
+                    place=done + wrong,
+                    pool_row=int(self._reach.pool_rows(nodes[wrong : wrong + 1])[0]),
+                    ours=ours[wrong],
+                    theirs=theirs[wrong],
+                )
+            done += len(slots)
+            told(len(slots))
+        return None

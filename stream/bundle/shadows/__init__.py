@@ -1,0 +1,1 @@
+"""Shadow models of a bundle: trained or given, checked, stored. Not here: the search (`recourse/search`)."""

@@ -1,0 +1,246 @@
+"""The shadow models of a bundle: trained or given at its build, held against the model, and read again by whoever opens it.
+
+They lie under shadows/00, 01, ... in the order in which they stand in a ring (`Shadows`), so the manifest need only say how
+many of them are searched for one applicant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NoReturn
+
+import numpy as np
+
+from stream.bundle.advice.pool_rank import area_under_curve
+from stream.bundle.build_inputs import BuildInputs, Progress
+from stream.bundle.gate.kept_probes import mismatch
+from stream.bundle.gate.owner import owner_of
+from stream.bundle.manifest import MODEL_FILES, SHADOWS, Manifest, ShadowsEntry
+from stream.bundle.manifest_fields import SHADOWS_MAX
+from stream.bundle.pool import Rows
+from stream.bundle.read_model import forest_in, read_model
+from stream.bundle.shadows.fit import aligned, why_unfit
+from stream.bundle.shadows.train_params import TrainParams, read_train_params
+from stream.bundle.shadows.training import labels_of, train_shadow
+from stream.errors import ConfigurationError, CorruptionError, ModelRefused, ProbeMismatch, shown
+from stream.forest.link import check_predictions, link_of
+from stream.forest.trees import Forest
+from stream.forest.walk import margins_of
+from stream.recourse.rules.features import FeatureRules
+from stream.recourse.search.shadows import NO_SHADOWS, Shadows
+
+TRAIN: Final = "train.json"  # in a bundle whose shadows the build trained: the file by which it did
+SHADOWS_BYTES_MAX: Final = 1 << 30  # of all of them; whoever opens the bundle reads them all
+COMPARED_ROWS_MAX: Final = 4_096  # of the pool, spread evenly over it
+EVEN: Final = 0.5  # the area under the curve of a model that ranks nobody
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """How many shadows to train, how, and on which outcomes of the pool."""
+
+    count: int
+    params: TrainParams
+    target_column: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShadowRequest:
+    """Which shadows a build was asked for: trained ones, or given files, or none."""
+
+    training: Training | None = None
+    given: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltShadows:
+    """What a build puts into the bundle: model files by name, and what the manifest says of them, None without any."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    entry: ShadowsEntry | None = None
+
+
+def shadow_request(
+    count: int | None, train_params: Path | None, models: Sequence[Path], target_column: str | None
+) -> ShadowRequest:
+    """Hold the flags against each other and read train.json. Raises: ConfigurationError."""
+    if count is not None and models:
+        _refuse("--shadows trains shadow models and --shadow-models takes given ones; say one of the two")
+    if count is None and train_params is not None:
+        _refuse("--train-params says how --shadows trains; say how many shadow models to train, or leave it out")
+    if len(models) > SHADOWS_MAX:
+        _refuse(f"--shadow-models names {len(models)} files; give {SHADOWS_MAX} at most")
+    if count is None:
+        return ShadowRequest(given=tuple(models))
+    if not 1 <= count <= SHADOWS_MAX:
+        _refuse(f"--shadows {count}: train 1 to {SHADOWS_MAX}")
+    if train_params is None:
+        _refuse(
+            "--shadows needs --train-params: no model file holds all that it was trained with (an XGBoost file holds neither eta "
+            "nor the depth), and models of other parameters tell nothing of the next one; docs/shadows.md shows the file"
+        )
+    if target_column is None:
+        _refuse("--shadows needs --target-column, the pool's column that the model was trained to predict")
+    params = read_train_params(train_params)
+    return ShadowRequest(training=Training(count=count, params=params, target_column=target_column))
+
+
+def build_shadows(request: ShadowRequest, inputs: BuildInputs, cutoff: float, progress: Progress) -> BuiltShadows:
+    """Train or read the shadows, and hold each against the model and its own library. `cutoff` is the model's.
+
+    Raises: ConfigurationError (ModelRefused among it) that names the shadow and why it does not fit, ProbeMismatch
+    where its library computes anything else than we do.
+    """
+    training = request.training
+    if training is None and not request.given:
+        return BuiltShadows()
+    files: dict[str, bytes] = {}
+    forests: list[Forest] = []
+    read = _given(request.given, inputs, progress) if training is None else _trained(training, inputs, progress)
+    for shadow in read:
+        _compare(shadow, inputs)
+        _check_side(shadow, inputs, cutoff)
+        files[f"{SHADOWS}/{len(forests):02d}{shadow.suffix}"] = shadow.content
+        forests.append(shadow.forest)
+        if sum(map(len, files.values())) > SHADOWS_BYTES_MAX:
+            _refuse(f"the shadow models have more than {SHADOWS_BYTES_MAX} bytes in all; give fewer or smaller ones")
+    shadows = Shadows(forests=tuple(forests))
+    entry: ShadowsEntry = {
+        "trained": training is not None,
+        "searched": shadows.searched,
+        "held_out": shadows.held_out,
+        "forests_sha256": [forest.digest for forest in forests],
+    }
+    return BuiltShadows(files=files if training is None else files | {TRAIN: training.params.content}, entry=entry)
+
+
+def stored_shadows(folder: Path, manifest: Manifest, forest: Forest, rules: FeatureRules) -> Shadows:
+    """The shadows of the bundle in `folder`, whose model is `forest`.
+
+    Raises: CorruptionError where the files are not those that the manifest tells of, MachineMismatch where this machine
+    reads another forest out of one than the builder's.
+    """
+    entry = manifest["shadows"]
+    paths = sorted(path for path in manifest["files"] if path.startswith(f"{SHADOWS}/"))
+    due = [] if entry is None else [f"{SHADOWS}/{number:02d}" for number in range(len(entry["forests_sha256"]))]
+    if [path.rpartition(".")[0] for path in paths] != due:
+        message = f"the manifest of {folder} names other files under {SHADOWS}/ than it counts; build the bundle again"
+        raise CorruptionError(message)
+    if entry is None:
+        return NO_SHADOWS
+    forests = []
+    for path, digest in zip(paths, entry["forests_sha256"], strict=True):
+        read, _ = read_model(folder / path, trees=manifest["trees"], missing=manifest["missing"])
+        why = why_unfit(read, forest, rules, trained=entry["trained"])
+        if why is not None:
+            message = f"{folder / path} is no shadow of the bundle's model: {why}; build or fetch the bundle again"
+            raise CorruptionError(message)
+        forests.append(aligned(read, forest))
+        if forests[-1].digest != digest:  # though its bytes are the ones that were built
+            built_with = manifest["probes"]["library_version"]
+            raise mismatch(forest, f"reads another forest out of {path} than", str(folder), built_with)
+    shadows = Shadows(forests=tuple(forests))
+    if (entry["searched"], entry["held_out"]) != (shadows.searched, shadows.held_out):
+        message = (
+            f"the manifest of {folder} says that {entry['searched']} shadows are searched and {entry['held_out']} held out, but of "
+            f"{len(forests)} they are {shadows.searched} and {shadows.held_out}; build the bundle again"
+        )
+        raise CorruptionError(message)
+    return shadows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shadow:
+    """A shadow whose features are in the model's order. `said` is what messages call it."""
+
+    said: str
+    suffix: str
+    content: bytes
+    as_saved: Forest
+    forest: Forest
+    remedy: str  # where it ranks people the other way round
+
+
+def _trained(training: Training, inputs: BuildInputs, progress: Progress) -> Iterator[_Shadow]:
+    forest, column = inputs.forest, training.target_column
+    labels = labels_of(forest, inputs.pool, column)
+    suffix = ".ubj" if forest.library == "xgboost" else ".txt"
+    told = f"a shadow model trained as --train-params {training.params.path} says"
+    remedy = (
+        f"name the --target-column that the model was trained to predict; {shown(column)!r} looks like its opposite"
+    )
+    for number in range(training.count):
+        progress("training shadows", number, training.count)
+        content = train_shadow(forest, inputs.pool.rows, labels, training.params, number)
+        yield _read(told, content, Path(f"{number:02d}{suffix}"), inputs, trained=True, remedy=remedy)
+    progress("training shadows", training.count, training.count)
+
+
+def _given(paths: Sequence[Path], inputs: BuildInputs, progress: Progress) -> Iterator[_Shadow]:
+    known = {inputs.forest.digest: "the model itself"}
+    for number, path in enumerate(paths):
+        progress("reading shadows", number, len(paths))
+        told = f"--shadow-models {path}"
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            _refuse(f"{told} cannot be read: {error.strerror or error}")
+        remedy = "give models that predict the same outcome"
+        shadow = _read(told, content, path, inputs, trained=False, remedy=remedy)
+        if (same := known.get(shadow.forest.digest)) is not None:
+            _refuse(f"{told} holds the same trees as {same}, and would tell nothing more; give each model once")
+        known[shadow.forest.digest] = str(path)
+        yield shadow
+    progress("reading shadows", len(paths), len(paths))
+
+
+def _read(said: str, content: bytes, path: Path, inputs: BuildInputs, *, trained: bool, remedy: str) -> _Shadow:
+    if path.suffix.lower() not in MODEL_FILES:
+        message = f"{said} is none of .json, .ubj (XGBoost) and .txt (LightGBM); save it as one of these"
+        raise ModelRefused(message)
+    try:
+        # A choice of trees that the model's file left is made for its shadows as well.
+        read = forest_in(content, path, trees=inputs.trees, missing=inputs.forest.missing)
+        check_predictions(read, link_of(read))
+    except ConfigurationError as error:
+        message = f"{said}: {error}"
+        raise type(error)(message) from error
+    why = why_unfit(read, inputs.forest, inputs.rules, trained=trained)
+    if why is not None:
+        _refuse(f"{said} is no shadow of the model: {why}")
+    suffix, forest = path.suffix.lower(), aligned(read, inputs.forest)
+    return _Shadow(said=said, suffix=suffix, content=content, as_saved=read, forest=forest, remedy=remedy)
+
+
+def _compare(shadow: _Shadow, inputs: BuildInputs) -> None:
+    """Raise ProbeMismatch where the library's margins of the shadow are not ours, bit for bit, on rows of the pool."""
+    places = np.unique(np.linspace(0, len(inputs.pool.rows) - 1, COMPARED_ROWS_MAX).astype(np.int64))
+    rows: Rows = inputs.pool.rows[places]
+    order = [inputs.forest.features.index(name) for name in shadow.as_saved.features]
+    theirs = owner_of(shadow.as_saved, shadow.content).ask(np.ascontiguousarray(rows[:, order])).margins
+    ours = margins_of(shadow.forest, rows)
+    if ours.dtype == theirs.dtype and ours.tobytes() == theirs.tobytes():
+        return
+    wrong = next((i for i in range(len(rows)) if ours[i].tobytes() != theirs[i].tobytes()), 0)
+    message = (
+        f"{shadow.said} is refused: on row {places[wrong]} of the pool (from 0) its margin is {ours[wrong]!s} here and "
+        f"{theirs[wrong]!s} there; what {shadow.forest.library} computes is not reproduced exactly, so please report the model file"
+    )
+    raise ProbeMismatch(message)
+
+
+def _check_side(shadow: _Shadow, inputs: BuildInputs, cutoff: float) -> None:
+    """Refuse a shadow that ranks those whom the model accepts below those whom it declines: it learnt the opposite."""
+    sign = inputs.policy.sign
+    accepted = sign * margins_of(inputs.forest, inputs.pool.rows) >= sign * cutoff
+    area = area_under_curve(sign * margins_of(shadow.forest, inputs.pool.rows), accepted)
+    if area < EVEN:  # not so where it is NaN, as the model declines nobody
+        _refuse(
+            f"{shadow.said} ranks those whom the model accepts below those whom it declines (AUC {area:.3f}); {shadow.remedy}"
+        )
+
+
+def _refuse(message: str) -> NoReturn:
+    raise ConfigurationError(message)

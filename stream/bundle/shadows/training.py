@@ -1,0 +1,165 @@
+"""Shadow models trained by the library itself: as train.json says, each on a bootstrap of the pool.
+
+Rows, names, categories and what stands for missing are those of the model. A bootstrap is as many rows as the pool has
+with an outcome, drawn with replacement (Efron 1979). One thread and fixed seeds: the same inputs give the same models.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import xgboost as xgb
+
+from stream.bundle.pool import NO_VALUE, Pool, Rows
+from stream.bundle.shadows.train_params import TrainParams
+from stream.errors import ConfigurationError, shown
+from stream.forest.lightgbm.library import lightgbm, warnings_heard
+from stream.forest.link import link_of
+from stream.forest.trees import Forest
+from stream.forest.xgboost.model_file import what_xgboost_says
+
+BOOTSTRAP_SEED: Final = (
+    20_061  # of the rows that are drawn; shadow i draws by (BOOTSTRAP_SEED, i) and trains with seed i
+)
+LINKS_OF_SHARES: Final = frozenset({"logistic", "hinge"})  # whose models learn from outcomes of 0 to 1
+SAID_CHARACTERS_MAX: Final = 200
+# What a train.json may say and the build decides by itself, by all the names that the libraries know it by.
+XGBOOST_OURS: Final = frozenset(
+    {"nthread", "n_jobs", "seed", "random_state", "verbosity", "device", "validate_parameters"}
+)
+LIGHTGBM_OURS: Final = frozenset(
+    {
+        *("num_threads", "num_thread", "nthread", "nthreads", "n_jobs", "seed", "random_seed", "random_state"),
+        *("verbosity", "verbose", "device_type", "device", "deterministic", "force_row_wise", "force_col_wise"),
+        *("categorical_feature", "cat_feature", "categorical_column", "cat_column", "categorical_features"),
+    }
+)
+LIGHTGBM_ROUNDS: Final = frozenset(
+    {
+        *("num_iterations", "num_iteration", "n_iter", "num_tree", "num_trees", "num_round", "num_rounds", "nrounds"),
+        *("num_boost_round", "n_estimators", "max_iter"),
+    }
+)
+
+Labels = npt.NDArray[np.float64]
+
+
+def labels_of(forest: Forest, pool: Pool, column: str) -> Labels:
+    """What the target column teaches, NaN where a row has no outcome. Shape: (rows,) float64.
+
+    Raises: ConfigurationError where it holds words, inf, no outcome, or what the model's objective cannot learn from.
+    """
+    target = pool.target
+    if pa.types.is_string(target.type) or pa.types.is_large_string(target.type):
+        nothing = pc.is_in(target, value_set=pa.array(NO_VALUE, target.type))
+        target = pc.if_else(nothing, pa.scalar(None, target.type), target)
+    try:
+        labels: Labels = target.cast(pa.float64()).to_numpy(zero_copy_only=False).astype(np.float64)
+    except pa.ArrowException:  # which repeats the cell
+        _refuse_target(
+            column,
+            f"is of type {pool.target.type} and does not hold numbers alone; write what the model was trained on",
+        )
+    known = labels[~np.isnan(labels)]
+    if not len(known):
+        _refuse_target(column, "holds no outcome in any row")
+    if np.isinf(known).any():
+        _refuse_target(column, "holds inf; correct it, or leave the cell empty")
+    whole = forest.objective.startswith("binary")
+    wanted = "0 and 1 alone" if whole else "numbers from 0 to 1"
+    fits = np.isin(known, (0.0, 1.0)).all() if whole else ((known >= 0) & (known <= 1)).all()
+    if link_of(forest).name in LINKS_OF_SHARES and not fits:
+        _refuse_target(column, f"must hold {wanted}, for the model's objective is {forest.objective}")
+    return labels
+
+
+def train_shadow(forest: Forest, rows: Rows, labels: Labels, given: TrainParams, number: int) -> bytes:
+    """Train shadow `number` of a model and give the content of its file: UBJSON of XGBoost's, or LightGBM's text.
+
+    Shapes: rows (n, features) float64, labels (n,) float64 with NaN where a row has no outcome.
+    Raises: ConfigurationError with what the library says where it does not train so, or does not know a parameter.
+    """
+    known = np.flatnonzero(~np.isnan(labels))
+    drawn = known[np.random.default_rng((BOOTSTRAP_SEED, number)).integers(0, len(known), len(known))]
+    train = _train_xgboost if forest.library == "xgboost" else _train_lightgbm
+    return train(forest, rows[drawn], labels[drawn], given, number)
+
+
+def _train_xgboost(forest: Forest, rows: Rows, labels: Labels, given: TrainParams, seed: int) -> bytes:
+    ours = {"nthread": 1, "seed": seed, "verbosity": 1, "device": "cpu", "validate_parameters": True}
+    params = _without(given.params, XGBOOST_OURS) | ours
+    try:
+        # XGBoost tells what it does not use by a warning, and only where its verbosity is at least 1.
+        with warnings.catch_warnings(record=True) as heard, xgb.config_context(verbosity=1):
+            warnings.simplefilter("always")
+            matrix = xgb.DMatrix(
+                rows,
+                labels,
+                feature_names=list(forest.features),
+                feature_types=["c" if category else "float" for category in forest.is_category],
+                enable_categorical=True,
+                missing=np.nan if forest.missing is None else forest.missing,
+                nthread=1,
+            )
+            booster = xgb.train(params, matrix, given.rounds)
+    except (xgb.core.XGBoostError, TypeError, ValueError) as error:
+        _refuse_training(given, forest, what_xgboost_says(error))
+    for warning in heard:
+        if "are not used" in (said := str(warning.message)):
+            _refuse_training(given, forest, said[said.find("Parameters:") :].strip())
+    return bytes(booster.save_raw("ubj"))
+
+
+def _train_lightgbm(forest: Forest, rows: Rows, labels: Labels, given: TrainParams, seed: int) -> bytes:
+    if told := sorted(LIGHTGBM_ROUNDS & given.params.keys()):
+        _refuse_training(given, forest, f"`params` holds {told[0]}; say it as `rounds`, and only there")
+    ours = {
+        "num_threads": 1,
+        "seed": seed,
+        "verbosity": 0,
+        "device_type": "cpu",
+        "deterministic": True,
+        "force_row_wise": True,
+    }
+    params = _without(given.params, LIGHTGBM_OURS) | ours
+    library = lightgbm()
+    try:
+        with warnings.catch_warnings(), warnings_heard() as heard:
+            warnings.simplefilter("ignore")
+            data = library.Dataset(
+                rows,
+                labels,
+                feature_name=list(forest.features),
+                categorical_feature=[j for j, category in enumerate(forest.is_category) if category],
+                params=params,
+            )
+            booster = library.train(params, data, given.rounds)
+    except (library.basic.LightGBMError, TypeError, ValueError, KeyError) as error:
+        _refuse_training(given, forest, str(error).partition("\n")[0])
+    for said in heard:
+        if "Unknown parameter" in said:
+            _refuse_training(given, forest, said.strip().removeprefix("[LightGBM] [Warning] "))
+    return str(booster.model_to_string(num_iteration=-1)).encode()
+
+
+def _without(params: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    return {name: value for name, value in params.items() if name not in names}
+
+
+def _refuse_target(column: str, what: str) -> NoReturn:
+    message = f"shadows cannot be trained: the pool's column {shown(column)!r}, which --target-column names, {what}"
+    raise ConfigurationError(message)
+
+
+def _refuse_training(given: TrainParams, forest: Forest, said: str) -> NoReturn:
+    message = (
+        f"--train-params {given.path}: {forest.library} does not train shadows so: {shown(said.rstrip(' .;'), SAID_CHARACTERS_MAX)}; give the "
+        "parameters that the model was trained with"
+    )
+    raise ConfigurationError(message)

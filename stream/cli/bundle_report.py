@@ -1,0 +1,207 @@
+"""What `coach bundle` says of a bundle: lines for people, one object for machines."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from stream.bundle.advice.claims import ClaimReport
+from stream.bundle.advice.pool_rank import PoolRank
+from stream.bundle.advice.unsaid import Unsaid
+from stream.bundle.advice.untrue_ratios import UntrueRatio
+from stream.bundle.build import Built
+from stream.bundle.gate.probe import ProbeReport
+from stream.bundle.gate.probe_rows import ProbeKind
+from stream.bundle.manifest import Manifest
+from stream.forest.trees import TreesUsed
+
+MEGABYTE: Final = 1e6
+PROBABILITY_LINKS: Final = frozenset({"logistic", "hinge"})  # all others predict something else
+WHAT_WAS_ASKED: Final[dict[ProbeKind, str]] = {
+    "pool": "of the pool",
+    "threshold": "around thresholds",
+    "category": "on categories",
+    "tripping": "missing, zero and the like",
+    "combination": "combinations",
+    "node": "at splits",
+}
+
+
+def built_for_machines(built: Built) -> dict[str, Any]:
+    """One JSON object."""
+    report = built.probe
+    return {
+        "bundle": str(built.folder),
+        "bundle_sha256": built.bundle_sha256,
+        "manifest": built.manifest,
+        "ignored_columns": list(built.ignored_columns),
+        "unlabelled": list(built.unlabelled),
+        "unproven_words": list(built.unproven_words),
+        "probe": {
+            "rows": report.rows,
+            **{f"{kind}_rows": count for kind, count in report.counts.items()},
+            "word_rows": report.word_rows,
+            "integer_rows": report.integer_rows,
+            "leaf_rows": report.leaf_rows,
+            "splits": report.splits,
+            "splits_unreachable": report.splits_unreachable,
+            "splits_left_out": report.splits_left_out,
+            "codes_left_out": report.codes_left_out,
+            "leaves_unreachable": report.leaves_unreachable,
+            "leaves_left_out": report.leaves_left_out,
+            "library": report.library,
+            "library_version": report.library_version,
+        },
+        "claims": None
+        if built.claims is None
+        else {"column": built.claims.column, "scale": built.claims.scale, "rows": built.claims.rows},
+        "trees_by_claims": built.trees_by_claims,
+        "unsaid": {
+            "missing": [{"number": one.number, "columns": list(one.columns)} for one in built.unsaid.missing],
+            "in_place_differs": built.unsaid.in_place_differs,
+        },
+        "untrue_ratios": [
+            {"feature": one.feature, "driver": one.driver, "differ": one.differ, "known": one.known}
+            for one in built.untrue_ratios
+        ],
+        "pool_rank": None
+        if built.rank is None
+        else {"column": built.rank.column, "auc": built.rank.auc, "why_not": built.rank.why_not},
+    }
+
+
+def built_for_people(built: Built) -> list[str]:
+    """Its lines."""
+    report = built.probe
+    compared = ", ".join(f"{count:,} {WHAT_WAS_ASKED[kind]}" for kind, count in report.counts.items() if count)
+    others = {"in words": report.word_rows, "in integers": report.integer_rows, "at leaves": report.leaf_rows}
+    compared += "".join(f", {rows:,} {what}" for what, rows in others.items() if rows)
+    lines = [
+        f"built {built.folder}",
+        *facts(built.manifest, built.bundle_sha256),
+        _fact("compared", f"{report.rows:,} rows with {report.library} {report.library_version}, every bit equal:"),
+        _fact("", compared),
+        *_not_asked(report),
+    ]
+    if built.claims is not None:
+        lines += _claims(built.claims, built.manifest["trees"] if built.trees_by_claims else None)
+    lines += _unsaid(built.unsaid, built.manifest["pool"]["rows"])
+    lines += [line for one in built.untrue_ratios for line in _untrue_ratio(one)]
+    if built.rank is not None:
+        lines += _rank(built.rank)
+    if built.ignored_columns:
+        lines.append(_fact("not used", f"the pool's columns {', '.join(built.ignored_columns)}"))
+    if built.unproven_words:
+        told = "taken from features.toml, not in the model file; --claim-column proves their order"
+        lines.append(_fact("words", f"of {', '.join(built.unproven_words)}: {told}"))
+    if built.unlabelled:
+        lines.append(_fact("no label", f"{', '.join(built.unlabelled)}: letters will call them so; give each a label"))
+    return lines
+
+
+def _not_asked(report: ProbeReport) -> list[str]:
+    """What the gate's bounds cut, and what no row comes to."""
+    told = {
+        "splits beyond the gate's bound": report.splits_left_out,
+        "codes at splits beyond the gate's bound": report.codes_left_out,
+        "leaves beyond the gate's bound": report.leaves_left_out,
+        "splits that no row comes to": report.splits_unreachable,
+        "leaves that no row comes to": report.leaves_unreachable,
+    }
+    said = ", ".join(f"{count:,} {what}" for what, count in told.items() if count)
+    return [_fact("not compared", said)] if said else []
+
+
+def _claims(claims: ClaimReport, trees: TreesUsed | None) -> list[str]:
+    told = f"{claims.rows:,} of column {claims.column} ({claims.scale}), every bit equal"
+    lines = [_fact("claims", told)]
+    if trees is not None:
+        lines.append(_fact("", f"they tell which trees are meant: --trees {trees}"))
+    return lines
+
+
+def _unsaid(unsaid: Unsaid, rows: int) -> list[str]:
+    lines = []
+    for one in unsaid.missing:
+        looks = (
+            f"{one.number:g} looks like a number for missing in the pool's column{'s' if len(one.columns) > 1 else ''}"
+        )
+        remedy = f"say --missing {one.number:g}, or list it as no_record in features.toml, or prove with --claim-column that it is none"
+        told = f"XGBoost's file does not say what the decider passes as missing=: {remedy}"
+        lines += [_fact("missing?", f"{looks} {', '.join(one.columns)};"), _fact("", told)]
+    if unsaid.in_place_differs:
+        differs = f"scores of XGBClassifier (inplace_predict) are rounded otherwise in {unsaid.in_place_differs:,} of {_plural(rows, 'row')}"
+        lines.append(_fact("DART", f"{differs}: compare your decider's with --claim-column"))
+    return lines
+
+
+def _untrue_ratio(one: UntrueRatio) -> list[str]:
+    share = f"{one.differ:,} of {_plural(one.known, 'row')} ({one.differ / one.known:.1%})"
+    remedy = f"leave ratio_of out of features.toml if that is so for applicants, or a tiny move of {one.driver} seems to do a lot"
+    return [
+        _fact("ratio?", f"{one.feature} is not what its parts give in {share} of the pool that have all three,"),
+        _fact("", f"beyond rounding: {remedy}"),
+    ]
+
+
+def _rank(rank: PoolRank) -> list[str]:
+    if rank.auc is None:
+        return [_fact("pool ranked", f"not by {rank.column}: {rank.why_not}")]
+    lines = [_fact("pool ranked", f"AUC {rank.auc:.3f} for {rank.column}; 0.5 is guessing, 1 is perfect")]
+    return [*lines, *(_fact("", question) for question in rank.questions)]
+
+
+def _scale(manifest: Manifest) -> str:
+    """What the threshold is compared with: not everything that a model predicts is a probability."""
+    is_probability = manifest["link"] in PROBABILITY_LINKS
+    return manifest["threshold_scale"] if is_probability or manifest["threshold_scale"] == "margin" else "prediction"
+
+
+def facts(manifest: Manifest, digest: str) -> list[str]:
+    """What a manifest says, in lines."""
+    bytes_in_all = sum(entry["bytes"] for entry in manifest["files"].values())
+    pool, missing = manifest["pool"], manifest["missing"]
+    side: Literal["at or above", "at or below"] = "at or above" if manifest["approve"] == "above" else "at or below"
+    writer = " ".join(word for word in (manifest["library"], manifest["library_version"]) if word)
+    detail = "with per-tree detail" if manifest["audit_trees"] else "without per-tree detail, which would not fit"
+    return [
+        _fact("bundle", digest),
+        _fact("model", f"{manifest['model_id']} {manifest['model_version']} revision {manifest['revision']}"),
+        _fact("trained by", f"{writer}, {manifest['objective']}, {_plural(manifest['trees_used'], 'tree')}"),
+        _fact(
+            "accepts",
+            f"{side} {_scale(manifest)} {manifest['threshold']:g} (margin {manifest['cutoff_margin']:.9g})",
+        ),
+        _fact("features", f"{len(manifest['features'])}"),
+        *([] if missing is None else [_fact("missing", f"NaN, and {missing:g} as the decider's XGBoost is told")]),
+        _fact("pool", f"{_plural(pool['rows'], 'row')}, {pool['accepted']:,} of them accepted"),
+        *_shadows(manifest),
+        _fact("audit record", f"at most {manifest['audit_record_bytes_max']:,} bytes, {detail}"),
+        _fact("on disk", f"{bytes_in_all / MEGABYTE:.1f} MB in {_plural(len(manifest['files']), 'file')}"),
+    ]
+
+
+def _shadows(manifest: Manifest) -> list[str]:
+    """Who judges what a tier will say of itself."""
+    entry = manifest["shadows"]
+    if entry is None:
+        return [_fact("shadows", "none: the robust_share of every tier will be null")]
+    made = "trained on bootstraps of the pool" if entry["trained"] else "given"
+    return [
+        _fact("shadows", f"{entry['searched']} searched and {entry['held_out']} held out for each applicant, {made}"),
+        _fact("", "a tier's robust_share is the share of those held out that accept it"),
+    ]
+
+
+def probes_told(manifest: Manifest) -> str:
+    """The line of `show` about the probes."""
+    probes = manifest["probes"]
+    told = f"{_plural(probes['rows'], 'row')} computed here, every bit as {manifest['library']} {probes['library_version']} gave it"
+    return _fact("probes", told)
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _fact(name: str, what: str) -> str:
+    return f"  {name:13s} {what}"

@@ -1,0 +1,1 @@
+"""Kafka and Redis without installation, each in a process of its own. Not here: the story (`demo/story`)."""

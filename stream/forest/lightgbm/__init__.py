@@ -1,0 +1,1 @@
+"""A LightGBM model file -> `Forest`, and its link. Not here: walking the trees (`forest/walk`)."""

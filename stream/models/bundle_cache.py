@@ -1,0 +1,260 @@
+"""Published bundles in Redis, so that a worker needs no object store at every start. Redis is a cache: the bundle is the truth.
+
+A bundle's files lie in pieces under keys that name their content, so a key never holds anything else:
+
+    coach:bundle:<bundle sha256>:<file sha256>:<first byte>-<end>    one piece of one file
+    coach:bundle:<bundle sha256>:manifest                            hash: manifest (manifest.json), chunk_bytes
+    coach:pointer:<model id>                                         hash: epoch, published (a ModelPublished record)
+
+The manifest is written last, after each piece was read back and compared, so a bundle without one is not there yet.
+What comes out is checked against the digests again. A piece that does not match counts as absent, with an error in
+the log: the worker then takes the bundle from its URI and publishes it anew, which heals the cache.
+The pointer only ever goes to a higher epoch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+
+import redis
+
+from stream.bundle.manifest_fields import are_files
+from stream.errors import CorruptionError, PoisonError, RedisUnavailable
+from stream.events import ModelPublished
+from stream.runtime.clients import redis_errors
+from stream.wire.avro_records import decode, encode
+
+log = logging.getLogger(__name__)
+
+MANIFEST_FILE: Final = "manifest.json"
+CHUNK_BYTES: Final = 16 << 20
+CHUNK_BYTES_MIN: Final = 1 << 10
+CHUNK_BYTES_MAX: Final = 64 << 20  # Redis answers nobody else while it copies one
+MANIFEST_BYTES_MAX: Final = 16 << 20
+EPOCH_MAX: Final = 2**53 - 1  # Lua compares doubles
+
+# Set epoch and publication if the epoch is higher than the one that is there; one step, so two writers cannot interleave.
+_FLIP: Final = """
+local there = tonumber(redis.call('HGET', KEYS[1], 'epoch') or '')
+if there and there >= tonumber(ARGV[1]) then
+  return 0
+end
+redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'published', ARGV[2])
+return 1
+"""
+
+Progress = Callable[[int, int], None]  # (bytes done, bytes in all)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pointer:
+    """What a model's pointer says: the latest publication that was flipped to, and its offset on `models`."""
+
+    epoch: int
+    published: ModelPublished
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    path: str
+    sha256: str
+    size_bytes: int
+
+
+def publish_bundle(
+    client: redis.Redis, bundle_dir: Path, *, progress: Progress | None = None, chunk_bytes: int = CHUNK_BYTES
+) -> str:
+    """Put a bundle into Redis and give its digest. What is there already and right is left; what is wrong is replaced.
+
+    Any number of publishers may do this at once, with different `chunk_bytes` too: no key has two right contents.
+    Raises: CorruptionError when a file is not what the manifest says or Redis gives back other bytes than it was
+    given; RedisUnavailable, also when it has no memory left.
+    """
+    if not CHUNK_BYTES_MIN <= chunk_bytes <= CHUNK_BYTES_MAX:
+        msg = f"chunk_bytes must be {CHUNK_BYTES_MIN} to {CHUNK_BYTES_MAX}"
+        raise ValueError(msg)
+    manifest = (bundle_dir / MANIFEST_FILE).read_bytes()
+    bundle_sha256 = hashlib.sha256(manifest).hexdigest()
+    files = _files(manifest)
+    done, total = 0, sum(file.size_bytes for file in files)
+    for file in files:
+        digest = hashlib.sha256()
+        with (bundle_dir / file.path).open("rb") as content:
+            for start, end in _pieces(file.size_bytes, chunk_bytes):
+                piece = content.read(end - start)
+                digest.update(piece)
+                _put(client, _piece_key(bundle_sha256, file, start, end), piece)
+                done += len(piece)
+                if progress:
+                    progress(done, total)
+            if digest.hexdigest() != file.sha256 or content.read(1):
+                msg = f"{bundle_dir / file.path} is not what its manifest says; build or fetch the bundle again"
+                raise CorruptionError(msg)
+    with redis_errors("publishing a manifest"):
+        client.hset(
+            _manifest_key(bundle_sha256), mapping={"manifest": manifest, "chunk_bytes": str(chunk_bytes).encode()}
+        )
+    return bundle_sha256
+
+
+def fetch_bundle(client: redis.Redis, bundle_sha256: str, into: Path) -> bool:
+    """Copy a bundle out of Redis to the directory `into`, which comes to be in one step, whole and checked.
+
+    Returns False, and leaves nothing behind, when the cache does not hold all of it as it should be. A directory that
+    is there already holds the bundle if its manifest is right, whoever fetched it. Raises: RedisUnavailable;
+    CorruptionError when `into` is something else.
+    """
+    if into.exists():
+        return _is_there(into, bundle_sha256)
+    with redis_errors("fetching a manifest"):
+        index = cast("dict[bytes, bytes]", client.hgetall(_manifest_key(bundle_sha256)))
+    if not index:
+        return False
+    manifest, size = index.get(b"manifest", b""), index.get(b"chunk_bytes", b"")
+    chunk_bytes = int(size) if size.isdigit() else 0
+    right = hashlib.sha256(manifest).hexdigest() == bundle_sha256 and CHUNK_BYTES_MIN <= chunk_bytes <= CHUNK_BYTES_MAX
+    if not right:
+        return _corrupt(_manifest_key(bundle_sha256))
+    into.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{into.name}.", dir=into.parent) as scratch:
+        whole = Path(scratch) / "bundle"
+        whole.mkdir()
+        for file in _files(manifest):
+            if not _fetch_file(client, bundle_sha256, file, chunk_bytes, whole):
+                return False
+        (whole / MANIFEST_FILE).write_bytes(manifest)
+        try:
+            whole.replace(into)
+        except OSError:  # another process was faster: a directory that is not empty cannot be replaced
+            return _is_there(into, bundle_sha256)
+    return True
+
+
+def holds_bundle(client: redis.Redis, bundle_sha256: str) -> bool:
+    """Say whether a bundle was published to the cache; pieces that were evicted since do not show.
+
+    Raises: RedisUnavailable.
+    """
+    with redis_errors("looking for a bundle"):
+        return bool(client.exists(_manifest_key(bundle_sha256)))
+
+
+def flip_pointer(client: redis.Redis, model_id: str, published: ModelPublished, epoch: int) -> bool:
+    """Point a model to a publication, unless its pointer is at this epoch or a later one already.
+
+    `epoch` is the offset of the publication on `models`. Returns whether the pointer moved. Raises: RedisUnavailable.
+    """
+    if not 0 <= epoch <= EPOCH_MAX:
+        msg = f"an epoch is an offset, 0 to {EPOCH_MAX}"
+        raise ValueError(msg)
+    record = encode("ModelPublished", cast("Mapping[str, Any]", published))
+    with redis_errors("flipping a pointer"):
+        return bool(client.eval(_FLIP, 1, _pointer_key(model_id), str(epoch), record))
+
+
+def read_pointer(client: redis.Redis, model_id: str) -> Pointer | None:
+    """Give a model's pointer, or None when it has none (or one that no schema of ours reads, with an error in the log).
+
+    Raises: RedisUnavailable.
+    """
+    with redis_errors("reading a pointer"):
+        found = cast("dict[bytes, bytes]", client.hgetall(_pointer_key(model_id)))
+    if not found:
+        return None
+    try:
+        _, published = decode(found[b"published"])
+        return Pointer(epoch=int(found[b"epoch"]), published=cast("ModelPublished", published))
+    except (PoisonError, KeyError, ValueError):
+        _corrupt(_pointer_key(model_id))
+        return None
+
+
+def _piece_key(bundle_sha256: str, file: _File, start: int, end: int) -> str:
+    return f"coach:bundle:{bundle_sha256}:{file.sha256}:{start}-{end}"
+
+
+def _manifest_key(bundle_sha256: str) -> str:
+    return f"coach:bundle:{bundle_sha256}:manifest"
+
+
+def _pointer_key(model_id: str) -> str:
+    return f"coach:pointer:{model_id}"
+
+
+def _pieces(size_bytes: int, chunk_bytes: int) -> Iterator[tuple[int, int]]:
+    for start in range(0, size_bytes, chunk_bytes):
+        yield start, min(start + chunk_bytes, size_bytes)
+
+
+def _files(manifest: bytes) -> list[_File]:
+    """List the files of a manifest, each inside the bundle's directory, with a digest and a size.
+
+    Raises: CorruptionError when the manifest is none, or would reach outside.
+    """
+    if len(manifest) > MANIFEST_BYTES_MAX:
+        msg = f"the bundle's manifest is larger than {MANIFEST_BYTES_MAX} bytes; build the bundle again"
+        raise CorruptionError(msg)
+    try:
+        entries: Any = json.loads(manifest)["files"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        msg = "the bundle's manifest is none of ours; build the bundle again"
+        raise CorruptionError(msg) from error
+    if not are_files(entries):
+        msg = "the bundle's manifest names a file outside the bundle or without a digest; build the bundle again"
+        raise CorruptionError(msg)
+    return [_File(path, entry["sha256"], entry["bytes"]) for path, entry in sorted(entries.items())]
+
+
+def _put(client: redis.Redis, key: str, piece: bytes) -> None:
+    with redis_errors("publishing a bundle"):
+        if client.get(key) == piece:
+            return
+        client.set(key, piece)
+        back = client.get(key)
+    if back is None:
+        msg = f"Redis dropped {key} at once: it evicts (maxmemory too small?), or somebody forgets this bundle just now"
+        raise RedisUnavailable(msg)
+    if back != piece:
+        msg = f"Redis gave back other bytes than it was given for {key}"
+        raise CorruptionError(msg)
+
+
+def _fetch_file(client: redis.Redis, bundle_sha256: str, file: _File, chunk_bytes: int, whole: Path) -> bool:
+    target = whole / file.path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha256()
+    with target.open("wb") as out:
+        for start, end in _pieces(file.size_bytes, chunk_bytes):
+            key = _piece_key(bundle_sha256, file, start, end)
+            with redis_errors("fetching a bundle"):
+                piece = cast("bytes | None", client.get(key))
+            if piece is None:
+                return False
+            if len(piece) != end - start:
+                return _corrupt(key)
+            digest.update(piece)
+            out.write(piece)
+    if digest.hexdigest() != file.sha256:
+        return _corrupt(_piece_key(bundle_sha256, file, 0, file.size_bytes))
+    return True
+
+
+def _is_there(into: Path, bundle_sha256: str) -> bool:
+    manifest = into / MANIFEST_FILE
+    if manifest.is_file() and hashlib.sha256(manifest.read_bytes()).hexdigest() == bundle_sha256:
+        return True
+    msg = f"{into} exists and is not the bundle {bundle_sha256[:12]}; remove it"
+    raise CorruptionError(msg)
+
+
+def _corrupt(key: str) -> bool:
+    """Say loudly that a key holds what it should not; for the caller that means absent."""
+    log.error("leaf_cache.corrupt", extra={"key": key, "what_next": "taken as absent; publishing again replaces it"})
+    return False

@@ -1,0 +1,230 @@
+"""The notifier's consumer: which partitions it owns, how far they are done, and proof that they are still its own."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from stream.errors import ConfigurationError, KafkaUnavailable
+from stream.notify.commit_order import Progress
+from stream.runtime.kafka.inbound import Inbound
+
+log = logging.getLogger(__name__)
+
+POLL_INTERVAL_MAX_S: Final = 900.0  # for one letter's steps of SMTP, each of which may time out
+PROVEN_FOR: Final = 0.3  # share of the session after which ownership is proven anew: heartbeats may have missed by then
+# The broker's word that the group went on without us.
+LOST: Final = frozenset(
+    {
+        KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.FENCED_INSTANCE_ID, KafkaError.STALE_MEMBER_EPOCH, KafkaError.FENCED_MEMBER_EPOCH,
+        KafkaError._ASSIGNMENT_LOST, KafkaError._STATE,  # noqa: SLF001 - librdkafka's names
+    }
+)  # fmt: skip
+HEALS: Final = frozenset({KafkaError._PARTITION_EOF, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN})  # noqa: SLF001
+
+
+class NotOurs(Exception):
+    """The partition went to another notifier, or may have: nothing of it is sent; who owns it begins where we ended."""
+
+
+class Reading:
+    """Reads one topic in a group, for one thread. `dropped` hears which partitions are no longer ours."""
+
+    def __init__(
+        self,
+        properties: Mapping[str, Any],
+        *,
+        group: str,
+        topic: str,
+        session_timeout_s: float,
+        dropped: Callable[[set[int]], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Join the group; partitions come while `next` is called."""
+        self.topic = topic
+        self.newly_assigned = False
+        self.owned: dict[int, Progress] = {}
+        self._dropped = dropped
+        self._clock = clock
+        self._lease_s = session_timeout_s * PROVEN_FOR
+        self._proven: dict[int, float] = {}
+        self._committed: dict[int, int] = {}
+        self._backlog: deque[Message] = deque()
+        self._paused = False
+        self._consumer = Consumer(
+            {
+                **properties,
+                "group.id": group,
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "auto.offset.reset": "error",  # the start was set before; anything else is for a person to decide
+                "partition.assignment.strategy": "cooperative-sticky",
+                "session.timeout.ms": int(session_timeout_s * 1000),
+                "heartbeat.interval.ms": max(100, int(session_timeout_s * 1000 / 4)),
+                "max.poll.interval.ms": int(max(POLL_INTERVAL_MAX_S, session_timeout_s) * 1000),
+            }
+        )
+        self._consumer.subscribe([topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
+
+    def next(self, timeout_s: float) -> Inbound | None:
+        """Give the next record, if one comes in time.
+
+        Raises: KafkaUnavailable, ConfigurationError for an error that will not pass by itself.
+        """
+        if self._paused:
+            self._consumer.resume(self._partitions(self.owned))
+            self._paused = False
+        message = self._backlog.popleft() if self._backlog else self._polled(timeout_s)
+        return None if message is None else self._inbound(message)
+
+    def keep_alive(self, timeout_s: float) -> None:
+        """Stay in the group without reading on; what comes all the same is kept for `next`."""
+        if not self._paused:
+            self._consumer.pause(self._partitions(self.owned))
+            self._paused = True
+        message = self._polled(timeout_s)
+        if message is not None:
+            self._backlog.append(message)
+
+    def prove(self, partition: int) -> None:
+        """See to it that the partition is ours at this moment, by the broker's own word where the last one is old.
+
+        Raises: NotOurs, KafkaUnavailable.
+        """
+        progress = self.owned.get(partition)
+        if progress is None:
+            raise NotOurs
+        now_s = self._clock()
+        if now_s - self._proven.get(partition, -self._lease_s) < self._lease_s or progress.safe is None:
+            return
+        self._commit({partition: progress.safe})  # brokers take commits from a member of the present generation only
+        self._proven[partition] = now_s
+
+    def is_ours(self, record: Inbound) -> bool:
+        """Whether a record that was read is still ours to deal with."""
+        return record.partition in self.owned and self.owned[record.partition].is_open(record.offset)
+
+    def settled(self, record: Inbound) -> None:
+        """A record needs no more."""
+        progress = self.owned.get(record.partition)
+        if progress is not None:
+            progress.done(record.offset)
+
+    def commit(self) -> None:
+        """Commit what is settled and new.
+
+        Raises: NotOurs, KafkaUnavailable.
+        """
+        new = {
+            number: progress.safe
+            for number, progress in self.owned.items()
+            if progress.safe is not None and progress.safe != self._committed.get(number)
+        }
+        if new:
+            self._commit(new)
+
+    def close(self) -> None:
+        """Commit what is settled, and leave the group."""
+        self._consumer.close()
+
+    def _polled(self, timeout_s: float) -> Message | None:
+        try:
+            message = self._consumer.poll(timeout_s)
+        except KafkaException as error:
+            raise _judged(error.args[0], self.topic) from error
+        if message is None:
+            return None
+        fault = message.error()
+        if fault is None:
+            return message
+        if fault.code() in HEALS or fault.retriable():
+            return None
+        raise _judged(fault, self.topic)
+
+    def _inbound(self, message: Message) -> Inbound | None:
+        partition, offset = int(message.partition() or 0), int(message.offset() or 0)
+        progress = self.owned.get(partition)
+        if progress is None:
+            return None
+        progress.began(offset)
+        _, timestamp = message.timestamp()
+        return Inbound(
+            key=_bytes(message.key()),
+            value=_bytes(message.value()),
+            headers=tuple((str(one[0]), _bytes(one[1])) for one in message.headers() or []),
+            topic=self.topic,
+            partition=partition,
+            offset=offset,
+            timestamp_ms=timestamp,
+            first_seen_ms=time.time_ns() // 1_000_000,
+        )
+
+    def _commit(self, offsets: Mapping[int, int]) -> None:
+        asked = [TopicPartition(self.topic, number, offset) for number, offset in offsets.items()]
+        try:
+            written = self._consumer.commit(offsets=asked, asynchronous=False) or []
+            failed: list[KafkaError] = [one.error for one in written if one.error is not None]
+        except KafkaException as error:
+            failed = [error.args[0]]
+        for fault in failed:
+            if fault.code() in LOST:
+                raise NotOurs(fault.str())
+            msg = f"offsets of {self.topic} cannot be committed: {fault.str()}"
+            raise KafkaUnavailable(msg)
+        self._committed |= offsets
+
+    def _on_assign(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._consumer.incremental_assign(partitions)
+        for one in partitions:
+            self.owned[one.partition] = Progress()
+        self.newly_assigned = self.newly_assigned or bool(partitions)
+        if self._paused and partitions:
+            self._consumer.pause(partitions)
+        log.info("notify.assigned", extra={"partitions": sorted(self.owned)})
+
+    def _on_revoke(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        leaving = {one.partition for one in partitions} & self.owned.keys()
+        safe = {number: self.owned[number].safe for number in leaving}
+        new = {number: at for number, at in safe.items() if at is not None and at != self._committed.get(number)}
+        if new:
+            try:
+                self._commit(new)
+            except (NotOurs, KafkaUnavailable) as why:  # who comes next reads it again, and the index knows it
+                log.warning("notify.not_committed", extra={"why": str(why)})
+        self._forget(leaving)
+        self._consumer.incremental_unassign(partitions)
+
+    def _on_lost(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        log.warning("notify.lost", extra={"partitions": sorted(one.partition for one in partitions)})
+        self._forget({one.partition for one in partitions})
+        self._consumer.incremental_unassign(partitions)
+
+    def _forget(self, leaving: set[int]) -> None:
+        for number in leaving:
+            self.owned.pop(number, None)
+            self._proven.pop(number, None)
+            self._committed.pop(number, None)
+        self._backlog = deque(one for one in self._backlog if one.partition() not in leaving)
+        self._dropped(leaving)
+
+    def _partitions(self, numbers: Mapping[int, object]) -> list[TopicPartition]:
+        return [TopicPartition(self.topic, number) for number in numbers]
+
+
+def _judged(error: KafkaError, topic: str) -> Exception:
+    if error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - librdkafka's name
+        return ConfigurationError(
+            f"the group's offset on {topic} lies outside of what the topic holds: recommendations were deleted before they "
+            "were read; set the group's offsets with kafka-consumer-groups, and find out who was not told"
+        )
+    return KafkaUnavailable(f"reading {topic} failed: {error.str()}")
+
+
+def _bytes(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value

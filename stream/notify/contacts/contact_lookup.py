@@ -1,0 +1,147 @@
+"""Contacts from an HTTP service: GET the lender's URL with the pseudonym in it; 200 and a JSON object, or 404."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote, unquote, urlsplit
+
+import httpx2
+import orjson
+
+from stream.errors import ContactRefused, ContactsUnavailable
+from stream.notify.contacts.contact import Contact, Contacts, NoContacts, read_contact
+from stream.notify.contacts.contact_files import CsvContacts, SqliteContacts
+from stream.notify.deadlines import Deadlines
+from stream.notify.http_exchange import Http
+from stream.notify.settings import SUBJECT_REF, NotifySettings
+
+FOUND: Final = 200
+UNKNOWN: Final = 404
+ANSWER_BYTES_MAX: Final = 64 * 1024
+SUBJECT_REF_CHARACTERS_MAX: Final = 500
+DOTS: Final = frozenset({".", ".."})  # what clients, proxies and servers take for steps along a path
+PAUSE_S: Final = 0.2  # before the second try; twice that before the third
+
+
+class HttpContacts:
+    """One look-up an applicant, over a connection that is kept open."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str,
+        timeout_s: float,
+        tries: int,
+        sleep: Callable[[float], None] = time.sleep,
+        deadlines: Deadlines | None = None,
+    ) -> None:
+        """`url` holds {subject_ref} once. `timeout_s` bounds each try as a whole."""
+        self._url = url
+        self._tries = tries
+        self._sleep = sleep
+        # Nothing packed: what is small on the way could be anything in memory.
+        headers = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "coach-stream"}
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        self._deadlines = deadlines or Deadlines()
+        self._http = Http(self._deadlines, timeout_s=timeout_s, headers=headers)
+
+    def find(self, subject_ref: str) -> Contact | None:
+        """See `Contacts`."""
+        address = _address(self._url, subject_ref)
+        why = ""
+        for number in range(self._tries):
+            if number and self._deadlines.is_over:
+                break
+            if number:
+                self._sleep(PAUSE_S * 2 ** (number - 1))
+            try:
+                status, body = self._get(address)
+            except httpx2.HTTPError as error:
+                why = type(error).__name__  # its text may hold the URL, and with it the pseudonym or a secret
+                continue
+            if status == FOUND:
+                return _contact(body)
+            if status == UNKNOWN:
+                return None
+            why = f"HTTP status {status}"
+            if status < 500 and status not in (408, 425, 429):  # noqa: PLR2004 - HTTP's own numbers
+                break  # asking again at once does not mend a token or a URL
+        msg = f"the contact look-up at {urlsplit(self._url).hostname} does not answer: {why}"
+        raise ContactsUnavailable(msg)
+
+    def check(self) -> str:
+        """Ask for a pseudonym that nobody has, which shows that URL and token are right."""
+        self.find("coach-check")
+        return f"the contact look-up at {urlsplit(self._url).hostname} answers"
+
+    def close(self) -> None:
+        """See `Contacts`."""
+        self._http.close()
+
+    def _get(self, address: str) -> tuple[int, bytes]:
+        with self._http.exchange("GET", address) as answer:
+            body = b""
+            for part in answer.iter_raw():
+                body += part
+                if len(body) > ANSWER_BYTES_MAX:
+                    break
+            return answer.status_code, body
+
+
+def contacts_of(settings: NotifySettings, deadlines: Deadlines | None = None) -> Contacts:
+    """Give the contacts that the settings name. `deadlines`: those of the process, which a stop shortens.
+
+    Raises: ConfigurationError.
+    """
+    where = settings.notify_contacts
+    if not where:
+        return NoContacts()
+    if where.startswith(("http://", "https://")):
+        return HttpContacts(
+            where,
+            token=settings.notify_contacts_token,
+            timeout_s=settings.notify_contacts_timeout_s,
+            tries=settings.notify_contacts_tries,
+            deadlines=deadlines,
+        )
+    path = Path(where).expanduser()
+    return CsvContacts(path) if path.suffix == ".csv" else SqliteContacts(path)
+
+
+def _address(url: str, subject_ref: str) -> str:
+    """Write the pseudonym into the URL, of whose path it can be one segment, or a part of one, and nothing else."""
+    try:
+        quoted = "" if len(subject_ref) > SUBJECT_REF_CHARACTERS_MAX else quote(subject_ref, safe="")
+    except UnicodeEncodeError:
+        quoted = ""
+    address = url.replace(SUBJECT_REF, quoted)
+    own = url.partition("?")[0].partition("#")[0]
+    segment = next((part for part in own.split("/") if SUBJECT_REF in part), "")
+    steps = [step for part in re.split(r"[/\\]", subject_ref) for step in (part, segment.replace(SUBJECT_REF, part))]
+    if not quoted or (segment and not DOTS.isdisjoint(map(unquote, steps))):
+        msg = "the contact look-up's URL cannot take this pseudonym: it is empty or too long, or a step to another path"
+        raise ContactRefused(msg)
+    return address
+
+
+def _contact(body: bytes) -> Contact:
+    try:
+        if len(body) > ANSWER_BYTES_MAX:
+            msg = f"it is longer than {ANSWER_BYTES_MAX} bytes"
+            raise ValueError(msg)  # noqa: TRY301 - as the other faults of an answer
+        fields = orjson.loads(body)
+        if not isinstance(fields, dict):
+            msg = "it is no JSON object"
+            raise ValueError(msg)  # noqa: TRY004, TRY301 - as above
+        return read_contact(fields)
+    except orjson.JSONDecodeError:
+        reason = "the contact look-up's answer for this applicant is unusable: it is no JSON"
+    except ValueError as wrong:
+        reason = f"the contact look-up's answer for this applicant is unusable: {wrong}"
+    raise ContactRefused(reason)

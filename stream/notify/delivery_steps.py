@@ -1,0 +1,196 @@
+"""One letter from its draft to its record: begun on the topic, handed over, recorded; each step after the one before.
+
+The order, for each letter: the notice `sending` is acknowledged by the brokers; the partition is proven to be ours; the
+transport takes the letter; the notice `sent` or `printed` is acknowledged. Only then its offset may be committed. So a
+crash can make a second letter only between the last two steps, and the notice of that second one says so.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from stream.errors import ConfigurationError, LetterRefused, PoisonError
+from stream.events import Recommendation
+from stream.notify.letters.letter_writer import Desk, Draft
+from stream.notify.notices.notice import notice
+from stream.notify.notices.notice_index import NoticeIndex
+from stream.notify.notices.record import Channel, Notice
+from stream.notify.transports.transport import Bounced, NotNow, Transport
+from stream.runtime.kafka.dead_letters import dead_letter, dead_letter_without_value
+from stream.runtime.kafka.delivery import Delivers, Output
+from stream.runtime.kafka.inbound import Inbound
+from stream.runtime.retry import Patience
+from stream.runtime.settings import Settings
+from stream.wire.framing import Framing
+
+log = logging.getLogger(__name__)
+
+RECORD_ROOM_BYTES = 4_096  # of a notice, for what is not known before the letter was handed over
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Job:
+    """One letter that is under way. Times are of the monotonic clock."""
+
+    record: Inbound
+    recommendation: Recommendation
+    notice_id: str
+    first_tried_s: float
+    due_s: float = 0.0
+    attempts: int = 0
+    written_ms: int = 0  # the letter's date, Unix ms; 0 before the first try
+    begun: bool = False  # `sending` is on the topic
+    duplicate_possible: bool = False
+    channel: Channel | None = None
+    outcome: Notice | None = None  # it went out; this is still to be recorded
+    wanted: str = ""  # the locale that it went out for
+    by_hand: bool = False  # it went out without an address
+    followers: list[Inbound] = field(default_factory=list)  # of the same decision, to be looked at after it
+
+
+class HandingOver:
+    """Takes jobs through the steps, for one thread."""
+
+    def __init__(
+        self,
+        service: Settings,
+        *,
+        desk: Desk,
+        transports: Mapping[Channel, Transport],
+        index: NoticeIndex,
+        delivery: Delivers,
+        framing: Framing,
+        prove: Callable[[int], None],
+        now_ms: Callable[[], int],
+    ) -> None:
+        """`prove` raises when a partition is not ours; `now_ms`: the clock, in Unix milliseconds."""
+        self._service = service
+        self._desk = desk
+        self._transports = transports
+        self._index = index
+        self._delivery = delivery
+        self._framing = framing
+        self._prove = prove
+        self._now_ms = now_ms
+
+    def hand_over(self, job: Job, patience: Patience) -> Notice:
+        """Bring a letter out, and record it; return its notice.
+
+        Raises: PoisonError, NotNow, DependencyError, NotOurs, Abandoned. The job remembers how far it came.
+        """
+        if job.outcome is None:
+            self._look_up(job)
+            draft = self._desk.draft(job.recommendation, job.written_ms)
+            job.channel = draft.way.channel
+            self._check_size(job, draft)
+            self._prove(job.record.partition)
+            self._begin(job, draft, patience)
+            self._prove(job.record.partition)
+            job.outcome = self._out(job, draft)
+        self.record(job.outcome, patience)
+        return job.outcome
+
+    def record(self, one: Notice, patience: Patience) -> None:
+        """Write a notice, wait until the brokers have it, and take it into the index.
+
+        Raises: DependencyError, Abandoned; ConfigurationError where the topic refuses it for good.
+        """
+        refused = self._delivery.deliver([self._output(one)], patience)
+        if refused:
+            msg = (
+                f"the topic {self._service.topic_notices} refuses the notice of a letter that went out: {refused[0].reason}; "
+                "see to its max.message.bytes (coach topics apply), and start again"
+            )
+            raise ConfigurationError(msg)
+        self._index.add([one])
+
+    def bury(
+        self, record: Inbound, error: PoisonError, *, attempts: int, failed: Notice | None, patience: Patience
+    ) -> None:
+        """Write a dead letter, and after it the notice that says so. Raises: as `record`."""
+        topic, now_ms, framing = self._service.topic_dlq, self._now_ms(), self._framing
+        letter = dead_letter(record, error, topic=topic, attempts=attempts, now_ms=now_ms, framing=framing)
+        refused = self._delivery.deliver([letter], patience)
+        if refused:
+            letter = dead_letter_without_value(
+                record, error, topic=topic, attempts=attempts, now_ms=now_ms, framing=framing
+            )
+            refused = self._delivery.deliver([letter], patience)
+        if refused:
+            msg = f"the topic {self._service.topic_dlq} refuses a dead letter: {refused[0].reason}"
+            raise ConfigurationError(msg)
+        if failed is not None:
+            self.record(failed, patience)
+
+    def _look_up(self, job: Job) -> None:
+        """Take up what an earlier try left: then this letter is of its date, so that two would be the same."""
+        if job.written_ms:
+            return
+        known = self._index.known(job.notice_id)
+        if known is not None and known.begun_ms is not None:
+            job.duplicate_possible = True
+            job.written_ms = known.begun_ms
+        else:
+            job.written_ms = self._now_ms()
+
+    def _begin(self, job: Job, draft: Draft, patience: Patience) -> None:
+        """Say on the topic that a letter is about to go; once a job."""
+        if job.begun:
+            return
+        begun = notice(
+            job.recommendation,
+            status="sending",
+            now_ms=job.written_ms,
+            rendered=draft.rendered,
+            way=draft.way,
+            duplicate_possible=job.duplicate_possible,
+        )
+        self.record(begun, patience)
+        job.begun = True
+
+    def _out(self, job: Job, draft: Draft) -> Notice:
+        """Hand a letter over, by post where its recipient's address is refused; write its notice."""
+        error = None
+        try:
+            reply = self._sent(job, draft)
+        except Bounced as bounced:
+            why = "bounced" if draft.way.channel == "email" else "refused_by_receiver"
+            draft = self._desk.by_post(job.recommendation, draft, job.written_ms, why)
+            error = f"Bounced: {bounced}"
+            reply = self._sent(job, draft)
+        job.wanted, job.by_hand = draft.wanted, draft.package.by_hand
+        return notice(
+            job.recommendation,
+            status="printed" if draft.way.channel == "print" else "sent",
+            now_ms=self._now_ms(),
+            rendered=draft.rendered,
+            way=draft.way,
+            attempts=job.attempts,
+            reply=reply,
+            duplicate_possible=job.duplicate_possible,
+            error=error,
+        )
+
+    def _sent(self, job: Job, draft: Draft) -> str:
+        job.attempts += 1
+        try:
+            return self._transports[draft.way.channel].send(draft.package)
+        except NotNow as later:
+            job.duplicate_possible = job.duplicate_possible or later.uncertain
+            raise
+
+    def _check_size(self, job: Job, draft: Draft) -> None:
+        """See before a letter goes out that its record fits the topic."""
+        whole = notice(job.recommendation, status="sent", now_ms=0, rendered=draft.rendered, way=draft.way)
+        size = len(self._output(whole).value) + RECORD_ROOM_BYTES
+        if size > self._service.recommendation_bytes_max:
+            msg = f"the letter's record would take {size} bytes, more than COACH_RECOMMENDATION_BYTES_MAX lets through"
+            raise LetterRefused(msg)
+
+    def _output(self, one: Notice) -> Output:
+        topic = self._service.topic_notices
+        return Output(
+            topic=topic, key=one["decision_id"].encode(), value=self._framing.encode("Notice", one, topic=topic)
+        )

@@ -1,0 +1,1 @@
+"""A recommendation -> the text of a letter. Not here: how it is sent (`transports`)."""

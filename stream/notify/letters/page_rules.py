@@ -1,0 +1,154 @@
+"""What a letter's HTML may be made of: elements, attributes and styles that fetch, run and hide nothing.
+
+It is a list of what is allowed. The same rules judge a template's file, where a fault has a line, and made-up letters, where
+nothing that a template puts together escapes them.
+"""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from typing import Final
+
+from stream.notify.letters.page_styles import Declared, declarations, faults_of, pale
+
+ELEMENTS: Final = frozenset(
+    {
+        "a", "abbr", "address", "article", "aside", "b", "bdi", "blockquote", "body", "br", "caption", "center", "cite",
+        "code", "col", "colgroup", "dd", "div", "dl", "dt", "em", "figcaption", "figure", "footer", "h1", "h2", "h3", "h4",
+        "h5", "h6", "head", "header", "hr", "html", "i", "img", "li", "main", "mark", "meta", "ol", "p", "pre", "q",
+        "section", "small", "span", "strong", "style", "sub", "sup", "table", "tbody", "td", "tfoot", "th", "thead", "time",
+        "title", "tr", "u", "ul", "wbr",
+    }
+)  # fmt: skip
+ATTRIBUTES: Final = frozenset(
+    {
+        "align", "alt", "bgcolor", "border", "cellpadding", "cellspacing", "charset", "class", "colspan", "content",
+        "datetime", "dir", "headers", "height", "href", "id", "lang", "name", "reversed", "role", "rowspan", "scope",
+        "span", "src", "start", "style", "title", "type", "valign", "value", "width", "xmlns",
+    }
+)  # fmt: skip
+METAS: Final = ("viewport", "author", "description")
+FETCHING: Final = frozenset({"src", "srcset", "background", "poster", "data"})
+HIDING: Final = frozenset({"hidden", "aria-hidden", "inert", "popover"})
+LITERAL: Final = frozenset({"href", "src", "style", "bgcolor"})
+PUT_IN: Final = "\ue000"  # stands for what a template puts in, while its file is judged
+AS_IT_IS: Final = "must stand in the file as it is, without {{ }} or {% %} in it"
+PICTURE: Final = re.compile(r"data:image/(png|jpeg|gif|webp);base64,", re.IGNORECASE)
+LINKS: Final = ("https:", "mailto:", "tel:", "#")
+UNSEEN: Final = frozenset({"head", "style", "title"})
+JINJA: Final = re.compile(r"\{%.*?%\}|\{\{.*?\}\}|\{#.*?#\}", re.DOTALL)
+
+
+class _Page(HTMLParser):
+    """Reads a page: what is wrong with it as (line, fault), its style, and the words that a person sees."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[int, str]] = []
+        self.declared: list[Declared] = []
+        self.words: list[str] = []
+        self._unseen: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Look at one element."""
+        line = self.getpos()[0]
+        if tag not in ELEMENTS:
+            self.found.append((line, f"the element <{tag}> is not allowed in a letter"))
+        if tag in UNSEEN:
+            self._unseen.append(tag)
+        for name, value in attrs:
+            fault = _attribute(tag, name, (value or "").strip())
+            if fault:
+                self.found.append((line, fault))
+            if name == "style":
+                self.declared += declarations(value or "", line, sheet=False)
+            elif name == "bgcolor":
+                self.declared.append(Declared(line, "background-color", (value or "").strip().lower()))
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Take `<p/>` for `<p>`, as browsers do."""
+        self.handle_starttag(tag, attrs)
+
+    def handle_endtag(self, tag: str) -> None:
+        """Leave an element."""
+        if tag in self._unseen:
+            while self._unseen.pop() != tag:
+                pass
+
+    def handle_comment(self, data: str) -> None:  # noqa: ARG002 - the base class's
+        """Refuse it: some mail programs read what stands in one, and programs differ in where one ends."""
+        self._refuse("a comment of HTML is not allowed in a letter; write {# ... #}")
+
+    def handle_decl(self, decl: str) -> None:
+        """Take the doctype, and no other declaration."""
+        if " ".join(decl.lower().split()) != "doctype html":
+            self._refuse("no declaration but <!doctype html> is allowed in a letter")
+
+    def unknown_decl(self, data: str) -> None:  # noqa: ARG002 - the base class's
+        """Refuse it, as `<![if mso]>`."""
+        self._refuse("no declaration but <!doctype html> is allowed in a letter")
+
+    def handle_pi(self, data: str) -> None:  # noqa: ARG002 - the base class's
+        """Refuse it, as `<?xml`."""
+        self._refuse("<? is not allowed in a letter")
+
+    def _refuse(self, fault: str) -> None:
+        self.found.append((self.getpos()[0], fault))
+
+    def handle_data(self, data: str) -> None:
+        """Read text, or a style."""
+        if self._unseen[-1:] == ["style"]:
+            self.declared += declarations(data, self.getpos()[0], sheet=True)
+        elif not self._unseen:
+            self.words.append(data)
+
+
+def _attribute(tag: str, name: str, value: str) -> str:  # noqa: PLR0911 - one answer a rule
+    where = f"<{tag} {name}>"
+    if name in HIDING:
+        return f"{where} hides what a letter says"
+    if name in LITERAL and PUT_IN in value:
+        return f"{where} {AS_IT_IS}"
+    if name in FETCHING and value and not (name == "src" and tag == "img" and PICTURE.match(value)):
+        return f"{where} would fetch something when the letter is opened"
+    if name not in ATTRIBUTES:
+        return f"the attribute {name} is not allowed in a letter"
+    if name == "name" and tag == "meta" and value.lower() not in METAS:
+        return f"{where} is {value}; there are {', '.join(METAS)}"
+    if name == "href" and value and (tag != "a" or not value.lower().startswith(LINKS)):
+        return f"{where} must begin with one of {' '.join(LINKS)}"
+    return ""
+
+
+def page_faults(page: str) -> list[tuple[int, str]]:
+    """List what in a letter's HTML would fetch, run or hide something, or could, as (line, fault)."""
+    read = _read(page)
+    styles = [(one.line, fault) for one in read.declared if (fault := faults_of(one))]
+    return sorted(dict.fromkeys([*read.found, *styles, *pale(read.declared)]))
+
+
+def file_faults(text: str) -> list[tuple[int, str]]:
+    """List the same of a template's file, where what letters put in stands as a blank."""
+    marked = JINJA.sub(lambda found: PUT_IN + "\n" * found.group().count("\n"), text)
+    put_in = [(line, fault) for line, fault in _read(marked).found if fault.endswith(AS_IT_IS)]
+    return sorted(dict.fromkeys([*page_faults(JINJA.sub(_blank, text)), *put_in]))
+
+
+def _blank(found: re.Match[str]) -> str:
+    return "\n" * found.group().count("\n") or " "
+
+
+def visible(page: str) -> str:
+    """Give the words that a person sees in a page that has no faults."""
+    return " ".join(_read(page).words)
+
+
+def _read(page: str) -> _Page:
+    read = _Page()
+    read.feed(page)
+    if "<" in read.rawdata:  # a browser shows nothing of it
+        read.found.append((read.getpos()[0], "a tag, an attribute or a comment begins here and never ends"))
+    else:
+        read.close()
+    return read

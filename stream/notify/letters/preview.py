@@ -1,0 +1,148 @@
+"""Letters from a file of answers, for who writes templates: nothing is sent, and nobody's contact is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, cast
+
+import orjson
+
+from stream.errors import ConfigurationError, CorruptionError, MalformedRecord, PoisonError
+from stream.events import Recommendation
+from stream.notify.contacts.contact import Contact
+from stream.notify.letters.contract import check_contract
+from stream.notify.letters.templates import Letter, LetterTemplates
+from stream.notify.letters.tier_choice import worth_telling
+from stream.notify.letters.view import Recipient, creditor_of, view_of
+from stream.notify.notices.notice import KIND, notice_id
+from stream.notify.settings import NotifySettings
+from stream.notify.transports.transport import Package
+from stream.wire.avro_records import decode, encode
+
+LINE_BYTES_MAX: Final = 64 * 1024 * 1024
+EXPECTED: Final = "the JSON lines that `coach recommend --output` writes, each an object with a `recommendation`"
+SAMPLE_TIME: Final = "2100-01-01T00:00:00.000Z"
+SAMPLE: Final[Mapping[str, str]] = {
+    "notify_lender_name": "[COACH_NOTIFY_LENDER_NAME]",
+    "notify_lender_address": "[COACH_NOTIFY_LENDER_ADDRESS]",
+    "notify_lender_contact": "[COACH_NOTIFY_LENDER_CONTACT]",
+    "notify_lender_notice": "[COACH_NOTIFY_LENDER_NOTICE]",
+}
+RECIPIENT: Final = Recipient(name="Alex Sample", address=("12 Example Street", "Springfield, IL 62701"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Previewed:
+    """One line of the input: its letter, or why there is none.
+
+    `steps`: how many each way of the letter has. `unlabelled`: the features that it names as the model does.
+    """
+
+    decision_id: str
+    letter: Letter | None
+    why: str
+    is_wrong: bool = False
+    is_answer: bool = True
+    status: str = ""
+    steps: tuple[int, ...] = ()
+    reasons: tuple[str, ...] = ()
+    unlabelled: tuple[str, ...] = ()
+
+
+def filled(settings: NotifySettings) -> NotifySettings:
+    """The settings, with the names of those that are not set yet in their place."""
+    missing: dict[str, Any] = {name: text for name, text in SAMPLE.items() if not getattr(settings, name)}
+    return replace(settings, **missing)
+
+
+def previews(source: Path, settings: NotifySettings, templates: LetterTemplates, now_ms: int) -> Iterator[Previewed]:
+    """Read the JSONL of `coach recommend`, and write each letter as it would go out.
+
+    Raises: ConfigurationError where the file cannot be read.
+    """
+    creditor = creditor_of(filled(settings))
+    for number, line in _lines(source):
+        try:
+            recommendation = _recommendation(line)
+        except PoisonError as error:
+            told = f"{error.reason}: {error}"
+            yield Previewed(decision_id=f"line {number}", letter=None, why=told, is_wrong=True, is_answer=False)
+            continue
+        one, status = recommendation["decision_id"], recommendation["status"]
+        if status == "not_model_decline":
+            why = "the model did not decline this: no letter goes out"
+            yield Previewed(decision_id=one, letter=None, why=why, status=status)
+            continue
+        try:
+            dated = dict(recommendation) | ({} if recommendation["expires_at"] else {"expires_at": SAMPLE_TIME})
+            check_contract(cast("Recommendation", dated))
+            view = view_of(recommendation, creditor=creditor, recipient=RECIPIENT, words=templates.words, now_ms=now_ms)
+            if not view["expires_on"]:
+                view["expires_on"] = "[no day: these rows have no event_time]"
+            yield Previewed(
+                decision_id=one,
+                letter=templates.letter(view),
+                why="",
+                status=status,
+                steps=tuple(len(option["steps"]) for option in view["options"]),
+                reasons=tuple(view["reasons"]),
+                unlabelled=unlabelled(recommendation),
+            )
+        except PoisonError as error:
+            yield Previewed(decision_id=one, letter=None, why=f"{error.reason}: {error}", is_wrong=True, status=status)
+
+
+def unlabelled(recommendation: Recommendation) -> tuple[str, ...]:
+    """Name the features that a letter calls by the model's name, for features.toml gives them no label."""
+    steps = [action for tier in worth_telling(recommendation["tiers"])[0] for action in tier["actions"]]
+    found = {action["feature"] for action in steps if action["label"] == action["feature"]}
+    found |= {
+        reason["feature"]
+        for reason in recommendation["reasons"]
+        if reason["text"].startswith(f"{reason['feature']}: ")  # what a reason without a text of its own begins with
+    }
+    return tuple(sorted(found))
+
+
+def package_of(decision_id: str, locale: str, letter: Letter, contact: Contact | None = None) -> Package:
+    """Wrap a letter up, for its file's name."""
+    one = notice_id(decision_id, KIND)
+    return Package(
+        notice_id=one,
+        decision_id=decision_id,
+        subject_ref=None,
+        kind=KIND,
+        locale=locale,
+        letter=letter,
+        contact=contact,
+    )
+
+
+def _lines(source: Path) -> Iterator[tuple[int, bytes]]:
+    try:
+        with source.open("rb") as file:
+            for number, line in enumerate(iter(lambda: file.readline(LINE_BYTES_MAX), b""), 1):
+                if line.strip():
+                    yield number, line
+    except OSError as error:
+        msg = f"--input {source}: cannot be read: {error.strerror or error}"
+        raise ConfigurationError(msg) from error
+
+
+def _recommendation(line: bytes) -> Recommendation:
+    """Read one, and hold it against its schema. Raises: MalformedRecord."""
+    try:
+        given: Any = orjson.loads(line)
+        found = given.get("recommendation", given) if isinstance(given, dict) else None
+    except orjson.JSONDecodeError:
+        found = None
+    if not isinstance(found, dict):
+        msg = f"is none of {EXPECTED}"
+        raise MalformedRecord(msg)
+    try:
+        return cast("Recommendation", decode(encode("Recommendation", found))[1])
+    except (CorruptionError, KeyError, TypeError, AttributeError) as error:
+        msg = f"the recommendation does not fit its schema: {error}"
+        raise MalformedRecord(msg) from None

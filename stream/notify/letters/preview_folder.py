@@ -1,0 +1,97 @@
+"""Previews as files, the page that lists them, and what a reviewer should know of them all."""
+
+from __future__ import annotations
+
+import html
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+from stream.notify.letters.preview import Previewed, package_of
+from stream.notify.transports.outbox import INDEX, file_name, take_for_previews, write_whole
+
+HEADINGS: Final = ("Reference", "Letter", "Status", "Ways", "Steps of each", "Reasons", "Features without a label")
+FEATURES_TOLD_MAX: Final = 20
+STYLE: Final = (
+    "body{font:15px/1.45 sans-serif;margin:2rem;color:#1c2329}table{border-collapse:collapse}"
+    "th{text-align:left;position:sticky;top:0;background:#fff;border-bottom:2px solid #1f4e5f}"
+    "th,td{padding:.25rem 1.2rem .25rem 0;vertical-align:top}td{border-bottom:1px solid #dbe2e5}"
+    "tr:hover td{background:#f2f6f7}td:nth-child(-n+5){white-space:nowrap}"
+)
+
+
+class PreviewFolder:
+    """Where previews are written: HTML and text of each letter, and a page that lists them."""
+
+    def __init__(self, folder: Path, locale: str) -> None:
+        """Make the folder. Raises: ConfigurationError where it holds real letters, DiskUnavailable."""
+        take_for_previews(folder)
+        self._folder = folder
+        self._locale = locale
+        self._rows: list[str] = []
+
+    def write(self, one: Previewed) -> None:
+        """Write one letter. Raises: DiskUnavailable."""
+        told = html.escape(one.decision_id)
+        if one.letter is None:
+            cells = [told, "none", html.escape(one.status), html.escape(one.why)]
+            self._rows.append(f'<tr>{_cells(cells[:3])}<td colspan="{len(HEADINGS) - 3}">{cells[3]}</td></tr>')
+            return
+        name = file_name(package_of(one.decision_id, self._locale, one.letter))
+        write_whole(self._folder / f"{name}.html", one.letter.html)
+        write_whole(self._folder / f"{name}.txt", f"{one.letter.subject}\n\n{one.letter.text}")
+        links = f'<a href="{name}.html">letter</a> &middot; <a href="{name}.txt">as text</a>'
+        steps = ", ".join(map(str, one.steps))
+        reasons = html.escape("; ".join(one.reasons))
+        cells = [told, links, one.status, str(len(one.steps)), steps, reasons, html.escape(", ".join(one.unlabelled))]
+        self._rows.append(f"<tr>{_cells(cells)}</tr>")
+
+    def finish(self) -> None:
+        """Write the list. Raises: DiskUnavailable."""
+        rows = "\n".join(self._rows)
+        heads = "".join(f'<th scope="col">{one}</th>' for one in HEADINGS)
+        page = (
+            '<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>Letters</title>\n'
+            f"<style>{STYLE}</style>\n<h1>Letters to a made-up person</h1>\n"
+            f"<table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>\n"
+        )
+        write_whole(self._folder / INDEX, page)
+
+
+class Totals:
+    """What was previewed, in numbers."""
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self.letters = self.without = self.wrong = self.no_answers = 0
+        self.unlabelled_letters = 0
+        self._features: Counter[str] = Counter()
+
+    def add(self, one: Previewed) -> None:
+        """Count one."""
+        self.letters += one.letter is not None
+        self.without += one.letter is None
+        self.wrong += one.is_wrong
+        self.no_answers += not one.is_answer
+        self.unlabelled_letters += bool(one.unlabelled)
+        self._features.update(one.unlabelled)
+
+    @property
+    def unlabelled(self) -> list[str]:
+        """The features without a label, those that most letters name first."""
+        return [name for name, _ in sorted(self._features.items(), key=lambda one: (-one[1], one[0]))]
+
+    def labels_told(self) -> str:
+        """Say how many letters name features without a label, and which; nothing where none does."""
+        names = self.unlabelled
+        if not names:
+            return ""
+        more = f" and {len(names) - FEATURES_TOLD_MAX} more" if len(names) > FEATURES_TOLD_MAX else ""
+        return (
+            f"{self.unlabelled_letters} of {self.letters} letters call a feature by the model's name, for features.toml "
+            f"gives it no label: {', '.join(names[:FEATURES_TOLD_MAX])}{more}"
+        )
+
+
+def _cells(texts: list[str]) -> str:
+    return "".join(f"<td>{text}</td>" for text in texts)

@@ -1,0 +1,232 @@
+"""Templates of letters: a folder a locale, read and judged once, when the notifier starts.
+
+`<folder>/<locale>/` holds words.toml and, for each kind of notice, <kind>.subject, <kind>.txt and <kind>.html.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Final, get_args
+
+import jinja2
+from jinja2 import StrictUndefined, Template, TemplateError, TemplateSyntaxError, nodes
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from stream.errors import ConfigurationError, LetterRefused
+from stream.notify.letters.number_words import Words, read_words
+from stream.notify.letters.page_rules import file_faults
+from stream.notify.letters.template_rules import FILTERS, TESTS, faults
+from stream.notify.letters.view import View
+from stream.notify.notices.record import NoticeKind
+
+KINDS: Final[tuple[NoticeKind, ...]] = get_args(NoticeKind)
+PARTS: Final = ("subject", "txt", "html")
+WORDS: Final = "words.toml"
+FILE_BYTES_MAX: Final = 256 * 1024
+TOO_DEEP: Final = "is nested too deeply"
+SUBJECT_CHARACTERS_MAX: Final = 200
+FAULTS_TOLD_MAX: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Letter:
+    """One letter as it is sent."""
+
+    subject: str
+    text: str
+    html: str
+
+    @property
+    def sha256(self) -> str:
+        """Hash of all three, each followed by a zero byte, as hex."""
+        whole = b"".join(part.encode() + b"\0" for part in (self.subject, self.text, self.html))
+        return hashlib.sha256(whole).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterTemplates:
+    """The templates of one kind in one locale. `version`: SHA-256 over all files of the locale's folder."""
+
+    locale: str
+    kind: NoticeKind
+    words: Words
+    version: str
+    parts: Mapping[str, Template]
+    paths: Mapping[str, Path]
+
+    def letter(self, view: View) -> Letter:
+        """Write a letter.
+
+        Raises: LetterRefused where the template fails on this view.
+        """
+        try:
+            subject = " ".join(self.parts["subject"].render(view).split())
+            text = self.parts["txt"].render(view).strip() + "\n"
+            html = self.parts["html"].render(view).strip() + "\n"
+        except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
+            msg = f"the templates of {self.kind} in locale {self.locale} fail on this letter: {type(error).__name__}"
+            raise LetterRefused(msg) from None  # the text of the error may hold a value
+        if not subject or len(subject) > SUBJECT_CHARACTERS_MAX or not subject.isprintable():
+            msg = f"the subject line of {self.kind} in locale {self.locale} is empty, too long or not printable"
+            raise LetterRefused(msg)
+        return Letter(subject=subject, text=text, html=html)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Templates:
+    """All templates, by kind and locale; `default` is the locale where an applicant's has none."""
+
+    of: Mapping[tuple[NoticeKind, str], LetterTemplates]
+    default: str
+
+    def find(self, kind: NoticeKind, locale: str) -> LetterTemplates:
+        """Give those of the locale, else of its language, else of the default locale."""
+        wanted = locale.replace("_", "-")
+        for name in (wanted, wanted.partition("-")[0]):
+            for (one_kind, one), templates in self.of.items():
+                if (one_kind, one.lower()) == (kind, name.lower()):
+                    return templates
+        return self.of[kind, self.default]
+
+    @property
+    def locales(self) -> list[str]:
+        """The locales that there are."""
+        return sorted({locale for _, locale in self.of})
+
+
+def shipped_folder() -> Path:
+    """Where the package's own templates are."""
+    return Path(str(files("stream.notify.letters") / "templates"))
+
+
+def read_templates(folder: str, default: str) -> Templates:
+    """Read and judge all templates of a folder, or those shipped where `folder` is empty.
+
+    Raises: ConfigurationError that names file, line and block of each fault.
+    """
+    root = Path(folder) if folder else shipped_folder()
+    wrong: list[str] = []
+    found: dict[tuple[NoticeKind, str], LetterTemplates] = {}
+    for place in sorted(one for one in root.iterdir() if one.is_dir() and not one.name.startswith((".", "_"))):
+        for kind in KINDS:
+            try:
+                found[kind, place.name] = _of_locale(place, kind)
+            except ConfigurationError as error:
+                wrong.append(str(error))
+    if not wrong and not all((kind, default) in found for kind in KINDS):
+        wrong.append(f"{root} has no folder {default}, which COACH_NOTIFY_LOCALE names as the default")
+    if wrong:
+        raise ConfigurationError("; ".join(wrong))
+    return Templates(of=found, default=default)
+
+
+def _of_locale(place: Path, kind: NoticeKind) -> LetterTemplates:
+    paths = {part: place / f"{kind}.{part}" for part in PARTS}
+    texts = {path: _text(path) for path in (*paths.values(), place / WORDS)}
+    try:
+        words = read_words(texts[place / WORDS])
+    except ValueError as fault:
+        msg = f"{place / WORDS}: {fault}"
+        raise ConfigurationError(msg) from None
+    environment = _environment(place)
+    wrong = [
+        fault for part, path in paths.items() for fault in _faults(environment, place, path, blocks=part != "subject")
+    ]
+    if wrong:
+        more = f"; and {len(wrong) - FAULTS_TOLD_MAX} more" if len(wrong) > FAULTS_TOLD_MAX else ""
+        raise ConfigurationError("; ".join(wrong[:FAULTS_TOLD_MAX]) + more)
+    try:
+        parts = {part: _compiled(environment, path) for part, path in paths.items()}
+    except TemplateSyntaxError as error:
+        msg = f"{place / str(error.name)}:{error.lineno}: {error.message}"
+        raise ConfigurationError(msg) from None
+    return LetterTemplates(
+        locale=place.name,
+        kind=kind,
+        words=words,
+        version=_version(place),
+        parts=parts,
+        paths=paths,
+    )
+
+
+def _compiled(environment: jinja2.Environment, path: Path) -> jinja2.Template:
+    try:
+        return environment.get_template(path.name)
+    except (RecursionError, SyntaxError, MemoryError):  # of Python, which templates are translated to
+        msg = f"{path}: {TOO_DEEP}"
+        raise ConfigurationError(msg) from None
+
+
+def _environment(place: Path) -> ImmutableSandboxedEnvironment:
+    environment = ImmutableSandboxedEnvironment(
+        loader=jinja2.FileSystemLoader(place),
+        undefined=StrictUndefined,
+        autoescape=lambda name: str(name).endswith(".html"),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        auto_reload=False,
+        optimized=False,  # it would work out what stands in a template before the template is judged
+    )
+    environment.globals.clear()
+    environment.filters = {name: environment.filters[name] for name in FILTERS}
+    environment.tests = {name: environment.tests[name] for name in TESTS}
+    return environment
+
+
+def _faults(environment: jinja2.Environment, place: Path, path: Path, *, blocks: bool, depth: int = 0) -> list[str]:
+    """What is wrong with a file and with those that it includes."""
+    try:
+        tree = environment.parse(_text(path), path.name)
+        found = sorted(faults(tree, blocks=blocks), key=lambda one: one[0] or 0)
+    except TemplateSyntaxError as error:
+        return [f"{path}:{error.lineno}: {error.message}"]
+    except RecursionError:
+        return [f"{path}: {TOO_DEEP}"]
+    told = []
+    for line, block, fault in found:
+        told.append(f"{path}:{line}: {f'block {block} ' if block else ''}{fault}")
+    if path.suffix == ".html":
+        told += [f"{path}:{line}: {fault}" for line, fault in file_faults(_text(path))]
+    for include in tree.find_all(nodes.Include):
+        name = getattr(include.template, "value", None)
+        inside = place / str(name)
+        if not isinstance(name, str) or Path(name).name != name or not inside.is_file():
+            told.append(f"{path}:{include.lineno}: what is included must be a file of the same folder")
+        elif depth:
+            told.append(f"{path}:{include.lineno}: what is included must not include anything itself")
+        elif inside.suffix != path.suffix:
+            told.append(
+                f"{path}:{include.lineno}: what is included must end in {path.suffix} too, or it is escaped wrongly"
+            )
+        else:
+            told += _faults(environment, place, inside, blocks=False, depth=1)
+    return told
+
+
+def _version(place: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(one for one in place.iterdir() if one.is_file() and not one.name.startswith(".")):
+        content = path.read_bytes()
+        digest.update(f"{path.name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()
+
+
+def _text(path: Path) -> str:
+    try:
+        content = path.read_bytes()
+        if len(content) > FILE_BYTES_MAX:
+            msg = f"{path}: is larger than {FILE_BYTES_MAX} bytes"
+            raise ConfigurationError(msg)
+        return content.decode()
+    except OSError as error:
+        msg = f"{path}: cannot be read: {error.strerror or error}"
+        raise ConfigurationError(msg) from error
+    except UnicodeDecodeError:
+        msg = f"{path}: is not UTF-8"
+        raise ConfigurationError(msg) from None

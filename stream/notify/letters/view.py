@@ -1,0 +1,134 @@
+"""What a template may say: a view of a recommendation with nothing in it that is not meant for applicants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from typing import Any, Final, TypeAlias
+from zoneinfo import ZoneInfo
+
+from stream.events import Action, Recommendation, RecommendedTier
+from stream.notify.contacts.contact import Contact
+from stream.notify.letters.number_words import Words, before_and_after, last_whole_day
+from stream.notify.letters.tier_choice import worth_telling
+from stream.notify.settings import NotifySettings
+from stream.times import time_ms
+
+View: TypeAlias = dict[str, Any]
+
+# All that a template can name: of itself, and of what it names. Lists are of texts or of objects with these fields.
+VARIABLES: Final = frozenset(
+    {
+        "date", "reference", "recipient", "lender", "reasons", "options", "searched_all", "expires_on", "expired",
+        "disclosures",
+    }
+)  # fmt: skip
+FIELDS: Final = frozenset(
+    {
+        "name", "address", "contact", "notice", "number", "title", "tier", "steps", "label", "before", "after", "unit",
+        "text",
+    }
+)  # fmt: skip
+NAME_KEPT: Final = "[name]"
+ADDRESS_KEPT: Final = "[address]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Creditor:
+    """The lender, as letters name it."""
+
+    name: str
+    address: tuple[str, ...]
+    contact: str
+    notice: str
+    zone: tzinfo
+
+
+def creditor_of(settings: NotifySettings) -> Creditor:
+    """Give the lender that the settings name."""
+    name = settings.notify_time_zone
+    return Creditor(
+        name=settings.notify_lender_name,
+        address=tuple(part.strip() for part in settings.notify_lender_address.split(",") if part.strip()),
+        contact=settings.notify_lender_contact,
+        notice=settings.notify_lender_notice,
+        zone=UTC if name == "UTC" else ZoneInfo(name),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipient:
+    """Who a letter is to, as it is written on it."""
+
+    name: str = ""
+    address: tuple[str, ...] = ()
+
+    @property
+    def kept(self) -> Recipient:
+        """The same without what names a person, for the record."""
+        return Recipient(name=NAME_KEPT * bool(self.name), address=(ADDRESS_KEPT,) * bool(self.address))
+
+
+def recipient_of(contact: Contact | None, *, by_post: bool) -> Recipient:
+    """Give what stands on a contact's letter: the name, and the postal address where it goes by post."""
+    if contact is None:
+        return Recipient()
+    return Recipient(name=contact.name, address=contact.postal_address if by_post else ())
+
+
+def view_of(
+    recommendation: Recommendation, *, creditor: Creditor, recipient: Recipient, words: Words, now_ms: int
+) -> View:
+    """Write down what a template may say of a recommendation that keeps its contract. `now_ms`: Unix milliseconds."""
+    expires_at = recommendation["expires_at"]
+    ends = None if expires_at is None else _moment(time_ms(expires_at), creditor.zone)
+    now = _moment(now_ms, creditor.zone)
+    return {
+        "date": words.day(now.date()),
+        "reference": recommendation["decision_id"],
+        "recipient": {"name": recipient.name, "address": list(recipient.address)},
+        "lender": {
+            "name": creditor.name,
+            "address": list(creditor.address),
+            "contact": creditor.contact,
+            "notice": creditor.notice,
+        },
+        "reasons": [reason["text"] for reason in recommendation["reasons"]],
+        "options": _options(recommendation["tiers"], words),
+        "searched_all": recommendation["proven"] is True,
+        "expires_on": "" if ends is None else words.day(last_whole_day(ends)),
+        "expired": ends is not None and now.date() > last_whole_day(ends),
+        "disclosures": [
+            {"name": name.replace("_", " ").strip().capitalize() or name, "text": text}
+            for name, text in sorted(recommendation["disclosures"].items())
+        ],
+    }
+
+
+def _options(tiers: Sequence[RecommendedTier], words: Words) -> list[View]:
+    """The ways worth telling, those that read the same once. A title says what is known of a way beside the others."""
+    worth, is_further = worth_telling(tiers)
+    options: list[View] = []
+    seen = []
+    for tier in worth:
+        steps = [_step(action, words) for action in tier["actions"]]
+        told = sorted((step["label"], step["before"], step["after"]) for step in steps)
+        if told in seen:
+            continue
+        seen.append(told)
+        number = len(options) + 1
+        title = words.ways[min(number, len(words.ways)) - 1] if is_further else ""
+        options.append({"number": number, "title": title, "tier": tier["tier"], "steps": steps})
+    if len(options) == 1:
+        options[0]["title"] = ""
+    return options
+
+
+def _step(action: Action, words: Words) -> View:
+    before, after = before_and_after(action, words)
+    return {"label": action["label"], "before": before, "after": after, "unit": action["unit"] or ""}
+
+
+def _moment(at_ms: int, zone: tzinfo) -> datetime:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(zone)

@@ -1,0 +1,124 @@
+"""Reads the `notices` topic into the local index, from where the index ends to where the topic ends now."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+
+from stream.errors import ConfigurationError, KafkaUnavailable, PoisonError
+from stream.notify.notices.notice_index import NoticeIndex
+from stream.runtime.clients import groupless_consumer
+from stream.runtime.kafka.topics import TopicKeeper
+from stream.wire.framing import Framing
+
+log = logging.getLogger(__name__)
+
+MESSAGES_A_CALL: Final = 500
+ANSWER_MAX_S: Final = 10.0
+SILENCE_MAX_S: Final = 30.0  # without a message before the end is reached
+
+
+def cluster_topic(properties: Mapping[str, Any], topic: str, timeout_s: float) -> str:
+    """Name the topic with its cluster, so that an index of another cluster is noticed.
+
+    Raises: KafkaUnavailable, ConfigurationError when there is no such topic.
+    """
+    if topic not in TopicKeeper(properties, timeout_s=timeout_s).partitions():
+        msg = f"there is no topic {topic}, which keeps what was sent; create it with `coach topics apply`"
+        raise ConfigurationError(msg)
+    consumer = groupless_consumer(properties)
+    try:
+        return f"{consumer.cluster_id(timeout=timeout_s)}/{topic}"
+    except KafkaException as error:
+        msg = f"the brokers do not say which cluster they are: {error.args[0].str()}"
+        raise KafkaUnavailable(msg) from error
+    finally:
+        consumer.close()
+
+
+class NoticeReader:
+    """Brings the index up to the topic's end, whenever partitions come to this notifier."""
+
+    def __init__(self, properties: Mapping[str, Any], *, topic: str, framing: Framing, index: NoticeIndex) -> None:
+        """Nothing is read yet."""
+        self._properties = properties
+        self._topic = topic
+        self._framing = framing
+        self._index = index
+
+    def catch_up(self, alive: Callable[[], None]) -> int:
+        """Read to the end that the topic has now; return how many records. `alive` is called between the pieces.
+
+        Raises: KafkaUnavailable.
+        """
+        consumer = groupless_consumer({**self._properties, "enable.partition.eof": False})
+        try:
+            return self._read(consumer, alive)
+        except KafkaException as error:
+            msg = f"reading {self._topic} failed: {error.args[0].str()}"
+            raise KafkaUnavailable(msg) from error
+        finally:
+            consumer.close()
+
+    def _read(self, consumer: Consumer, alive: Callable[[], None]) -> int:
+        starts, ends = self._range(consumer)
+        consumer.assign([TopicPartition(self._topic, number, at) for number, at in starts.items()])
+        left = {number for number, at in starts.items() if at < ends[number]}
+        heard, count = time.monotonic(), 0
+        while left:
+            messages = consumer.consume(MESSAGES_A_CALL, timeout=0.5)
+            count += self._take([one for one in messages if self._holds(one)])
+            heard = time.monotonic() if messages else heard
+            if time.monotonic() - heard > SILENCE_MAX_S:
+                msg = f"{self._topic} was silent for {SILENCE_MAX_S:g} s before its end"
+                raise KafkaUnavailable(msg)
+            alive()
+            for at in consumer.position([TopicPartition(self._topic, number) for number in left]):
+                if at.offset >= ends[at.partition]:
+                    left.discard(at.partition)
+        self._index.add([], ends)
+        return count
+
+    def _range(self, consumer: Consumer) -> tuple[dict[int, int], dict[int, int]]:
+        """From where to where to read, by partition."""
+        known = self._index.read_to()
+        described = consumer.list_topics(self._topic, timeout=ANSWER_MAX_S).topics[self._topic]
+        marks = {
+            number: consumer.get_watermark_offsets(
+                TopicPartition(self._topic, number), timeout=ANSWER_MAX_S, cached=False
+            )
+            for number in described.partitions
+        }
+        if any(known.get(number, 0) > high for number, (_, high) in marks.items()):
+            log.warning("notify.notices_made_anew", extra={"what_next": "the local index is built anew"})
+            self._index.clear()
+            known = {}
+        starts = {number: max(low, known.get(number, 0)) for number, (low, _) in marks.items()}
+        return starts, {number: high for number, (_, high) in marks.items()}
+
+    def _take(self, messages: list[Message]) -> int:
+        notices, read_to = [], {}
+        for message in messages:
+            partition, offset = int(message.partition() or 0), int(message.offset() or 0)
+            read_to[partition] = offset + 1
+            try:
+                name, record = self._framing.decode(bytes(message.value() or b""), topic=self._topic)
+            except PoisonError as refused:
+                where = {"partition": partition, "offset": offset}
+                log.error("notify.notice_unreadable", extra={**where, "why": str(refused)})  # noqa: TRY400 - as above
+                continue
+            if name == "Notice":
+                notices.append(record)
+        self._index.add(notices, read_to)
+        return len(notices)
+
+    @staticmethod
+    def _holds(message: Message) -> bool:
+        error = message.error()
+        if error is not None and not error.retriable():
+            raise KafkaException(error)
+        return error is None

@@ -1,0 +1,1 @@
+"""How a letter leaves: mail, webhook, folder. Not here: what it says (`letters`)."""

@@ -1,0 +1,232 @@
+"""Letters by SMTP: text and HTML in one message, whose Message-ID is the same however often it is sent."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import smtplib
+import ssl
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from email.errors import HeaderParseError, MessageError
+from email.headerregistry import Address
+from email.message import EmailMessage
+from email.policy import SMTP
+from email.utils import format_datetime
+from typing import Final
+
+from stream.errors import MailUnavailable
+from stream.notify.deadlines import Deadline, Deadlines, Watch
+from stream.notify.notices.record import Channel
+from stream.notify.settings import NotifySettings, email_address
+from stream.notify.transports.smtp_exchange import CutLine, Smtp, SmtpTls
+from stream.notify.transports.transport import Bounced, NotNow, Package
+
+SERVICE_NOT_AVAILABLE: Final = 421
+MESSAGE_ID_CHARACTERS: Final = 40
+EXCHANGE_ANSWERS: Final = 3  # longest waits for an answer that one whole letter may take, from the connection on
+QUIT_S: Final = 2.0  # for a good-bye, which nothing depends on
+ENHANCED: Final = re.compile(rb"\A\s*([245]\.\d{1,3}\.\d{1,3})\b")
+WRONG_ADDRESS: Final = (ValueError, IndexError, HeaderParseError, MessageError, UnicodeError)
+
+
+class Mail:
+    """One connection to a mail server, opened when needed and kept."""
+
+    channel: Channel = "email"
+
+    def __init__(self, settings: NotifySettings, deadlines: Deadlines | None = None) -> None:
+        """Connect to nothing yet."""
+        self._settings = settings
+        self._deadlines = deadlines or Deadlines()
+        self._deadline: Deadline = self._deadlines.within(0)
+        self._server: smtplib.SMTP | None = None
+        self._line = CutLine()
+
+    def send(self, package: Package) -> str:
+        """See `Transport`."""
+        message = message_of(package, self._settings)
+        with self._watched():
+            fresh = self._server is None
+            try:
+                return self._hand_over(self._connected(), package, message)
+            except smtplib.SMTPServerDisconnected as gone:
+                self.close()
+                if fresh:
+                    raise self._away(gone) from gone
+            return self._once_more(package, message)  # the server had closed a connection that was idle
+
+    def _once_more(self, package: Package, message: EmailMessage) -> str:
+        try:
+            return self._hand_over(self._connected(), package, message)
+        except smtplib.SMTPServerDisconnected as gone:
+            self.close()
+            raise self._away(gone) from gone
+
+    def close(self) -> None:
+        """See `Transport`."""
+        server, self._server = self._server, None
+        if server is not None:
+            if not self._line.was_cut:
+                good_bye = self._deadlines.within(QUIT_S)
+                with Watch(good_bye, self._line.cut), contextlib.suppress(OSError, smtplib.SMTPException):
+                    server.quit()
+            server.close()
+        self._line.let_go()
+
+    def check(self) -> str:
+        """Connect, log in, and say so. Raises: MailUnavailable."""
+        with self._watched():
+            self._connected()
+            self.close()
+        return f"the mail server {self._settings.notify_smtp_host} answers"
+
+    @contextlib.contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Cut the connection at the deadline, for a server that goes on and on answering meets no timeout."""
+        self._deadline = self._deadlines.within(EXCHANGE_ANSWERS * self._settings.notify_smtp_timeout_s)
+        with Watch(self._deadline, lambda: self._line.cut()):  # noqa: PLW0108 - of the connection that there is then
+            yield
+
+    def _connected(self) -> smtplib.SMTP:
+        if self._deadline.left_s <= 0:
+            self.close()
+            raise self._away(TimeoutError("the whole exchange took too long"), "connecting")
+        if self._server is None:
+            server, doing = None, "connecting"
+            try:
+                server = self._connect()
+                if self._settings.notify_smtp_username:
+                    doing = "logging in"
+                    server.login(self._settings.notify_smtp_username, self._settings.notify_smtp_password)
+            except (OSError, smtplib.SMTPException) as error:
+                if server is not None:
+                    server.close()
+                self._line.let_go()
+                raise self._away(error, doing) from error
+            self._server = server
+        return self._server
+
+    def _connect(self) -> smtplib.SMTP:
+        settings = self._settings
+        host, port = settings.notify_smtp_host, settings.notify_smtp_port
+        timeout_s = min(settings.notify_smtp_timeout_s, max(self._deadline.left_s, 0.01))
+        self._line = CutLine()
+        context = ssl.create_default_context(cafile=settings.notify_smtp_ca_file or None)
+        if settings.notify_smtp_security == "tls":
+            server: Smtp = SmtpTls(host, port, timeout_s=timeout_s, line=self._line, context=context)
+        else:
+            server = Smtp(host, port, timeout_s=timeout_s, line=self._line)
+        if settings.notify_smtp_security == "starttls":
+            server.starttls(context=context)
+        server.ehlo_or_helo_if_needed()
+        return server
+
+    def _hand_over(self, server: smtplib.SMTP, package: Package, message: EmailMessage) -> str:
+        """Speak SMTP step by step, for what a refusal means depends on the step."""
+        address = "" if package.contact is None else package.contact.address
+        try:
+            self._expect(*server.mail(self._settings.notify_smtp_from), of_us=True)
+            self._expect(*server.rcpt(address), of_us=False)
+        except UnicodeError as wrong:
+            self._forget(server)
+            why = "the address cannot be written in this server's SMTP"
+            raise Bounced(why) from wrong
+        except smtplib.SMTPServerDisconnected:
+            raise
+        except (OSError, smtplib.SMTPException) as error:
+            self.close()
+            raise self._away(error) from error
+        try:
+            code, said = server.data(message.as_bytes(policy=SMTP))
+        except smtplib.SMTPDataError as refused:
+            self._expect(refused.smtp_code, _bytes(refused.smtp_error), of_us=False)
+            raise
+        except (OSError, smtplib.SMTPException) as error:  # it may have been taken
+            self.close()
+            why = f"the mail server was lost while it took the letter: {type(error).__name__}"
+            raise NotNow(why, uncertain=True) from error
+        self._expect(code, said, of_us=False)
+        return f"{message['Message-ID']} {_code(code, said)}"
+
+    def _expect(self, code: int, said: bytes, *, of_us: bool) -> None:
+        """Judge an answer. Its text is not repeated: it may hold the address. `of_us`: it is about the sender."""
+        if 200 <= code < 300:  # noqa: PLR2004 - SMTP's own numbers
+            return
+        if self._server is not None:
+            self._forget(self._server)
+        told = _code(code, said)
+        if code == SERVICE_NOT_AVAILABLE:
+            self.close()
+            msg = f"the mail server {self._settings.notify_smtp_host} takes nothing now ({told})"
+            raise MailUnavailable(msg)
+        if 400 <= code < 500:  # noqa: PLR2004 - as above
+            raise NotNow(told)
+        if of_us:
+            msg = f"the mail server {self._settings.notify_smtp_host} refuses the sender of COACH_NOTIFY_SMTP_FROM ({told})"
+            raise MailUnavailable(msg)
+        raise Bounced(told)
+
+    def _forget(self, server: smtplib.SMTP) -> None:
+        """Begin anew on this connection."""
+        try:
+            server.rset()
+        except (OSError, smtplib.SMTPException):
+            self.close()
+
+    def _away(self, error: BaseException, doing: str = "handing over") -> MailUnavailable:
+        settings = self._settings
+        told = type(error).__name__
+        if self._line.was_cut or self._deadline.left_s <= 0:
+            told = "it took too long for one whole letter"
+        elif isinstance(error, smtplib.SMTPResponseException):
+            told = f"{told} {_code(error.smtp_code, _bytes(error.smtp_error))}"
+        elif isinstance(error, OSError) and error.strerror:
+            told = error.strerror
+        where = f"{settings.notify_smtp_host}:{settings.notify_smtp_port}"
+        return MailUnavailable(
+            f"the mail server at {where} cannot be used: {told} while {doing} (COACH_NOTIFY_SMTP_SECURITY={settings.notify_smtp_security})"
+        )
+
+
+def message_of(package: Package, settings: NotifySettings) -> EmailMessage:
+    """Write the message.
+
+    Raises: Bounced where the address is none that a message can be sent to.
+    """
+    contact = package.contact
+    message = EmailMessage(policy=SMTP)
+    sender = settings.notify_smtp_from
+    try:
+        email_address("" if contact is None else contact.address)
+        name = "" if contact is None else contact.name
+        message["To"] = Address(display_name=_header_text(name), addr_spec="" if contact is None else contact.address)
+    except WRONG_ADDRESS as wrong:
+        why = "the address is no e-mail address"
+        raise Bounced(why) from wrong
+    message["From"] = Address(display_name=_header_text(settings.notify_lender_name), addr_spec=sender)
+    if settings.notify_smtp_reply_to:
+        message["Reply-To"] = Address(addr_spec=settings.notify_smtp_reply_to)
+    message["Subject"] = _header_text(package.letter.subject)
+    message["Date"] = format_datetime(datetime.now(UTC))
+    message["Message-ID"] = f"<{package.notice_id[:MESSAGE_ID_CHARACTERS]}@{sender.partition('@')[2]}>"
+    message["Auto-Submitted"] = "auto-generated"  # RFC 3834: no out-of-office answers, please
+    message["X-Auto-Response-Suppress"] = "All"
+    message.set_content(package.letter.text)
+    message.add_alternative(package.letter.html, subtype="html")
+    message["Content-Language"] = package.locale
+    return message
+
+
+def _header_text(text: str) -> str:
+    """One line, without anything that ends a header."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def _bytes(said: bytes | str) -> bytes:
+    return said if isinstance(said, bytes) else said.encode(errors="replace")
+
+
+def _code(code: int, said: bytes) -> str:
+    found = ENHANCED.match(said)
+    return f"{code} {found.group(1).decode()}" if found else str(code)

@@ -1,0 +1,174 @@
+"""Letters as files: print-ready HTML in the outbox, or text and HTML in a folder that another system empties.
+
+A file is whole or not there, and the same letter has the same name: writing it twice leaves one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+from pathlib import Path
+from typing import Final
+
+from stream.bundle.atomic_folder import to_disk
+from stream.errors import ConfigurationError, DiskUnavailable
+from stream.notify.notices.record import Channel
+from stream.notify.transports.transport import Package
+
+SLUG_CHARACTERS_MAX: Final = 48
+ID_CHARACTERS: Final = 16  # of the notice_id, so that two decisions never share a name
+BY_HAND: Final = "by-hand"  # the folder of letters whose address somebody has to find out
+# Who a folder belongs to, so that letters to a made-up person and to real ones never lie in one.
+OF_THE_NOTIFIER: Final = ".coach-letters"
+OF_PREVIEW: Final = ".coach-preview"
+INDEX: Final = "index.html"  # preview's list; the notifier writes no such file
+LETTER: Final = re.compile(rf".*-[0-9a-f]{{{ID_CHARACTERS}}}\.(html|txt)")
+FOLDER_MODE: Final = 0o750
+FILE_MODE: Final = 0o640  # a letter is personal
+
+
+def file_name(package: Package) -> str:
+    """Name a letter's file, without its ending: the decision, as far as it is harmless, and a part of the notice_id."""
+    kept = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in package.decision_id)
+    return f"{kept[:SLUG_CHARACTERS_MAX]}-{package.notice_id[:ID_CHARACTERS]}"
+
+
+class Outbox:
+    """Print-ready letters; those without an address are in a folder of their own."""
+
+    channel: Channel = "print"
+
+    def __init__(self, folder: Path) -> None:
+        """Make the folder. Raises: ConfigurationError where it holds a preview, DiskUnavailable."""
+        self._folder = folder.expanduser()
+        take_for_letters(self._folder, "COACH_NOTIFY_OUTBOX")
+        check_folder(self._folder / BY_HAND)
+
+    def send(self, package: Package) -> str:
+        """See `Transport`."""
+        name = f"{file_name(package)}.html"
+        place = f"{BY_HAND}/{name}" if package.by_hand else name
+        write_whole(self._folder / place, package.letter.html)
+        return place
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class Files:
+    """Text and HTML of each letter."""
+
+    channel: Channel = "files"
+
+    def __init__(self, folder: Path) -> None:
+        """Make the folder. Raises: ConfigurationError where it holds a preview, DiskUnavailable."""
+        self._folder = folder.expanduser()
+        take_for_letters(self._folder, "COACH_NOTIFY_FILES")
+
+    def send(self, package: Package) -> str:
+        """See `Transport`. The text comes last: where it is, all of the letter is."""
+        name = file_name(package)
+        write_whole(self._folder / f"{name}.html", package.letter.html)
+        write_whole(self._folder / f"{name}.txt", f"{package.letter.subject}\n\n{package.letter.text}")
+        return f"{name}.txt"
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def by_hand_count(folder: Path) -> int:
+    """Count the letters of an outbox whose address somebody has to find out; 0 where the folder cannot be read."""
+    try:
+        with os.scandir(folder.expanduser() / BY_HAND) as entries:
+            return sum(one.name.endswith(".html") and not one.name.startswith(".") for one in entries)
+    except OSError:
+        return 0
+
+
+def refuse_preview(folder: Path, setting: str) -> None:
+    """See that a folder for letters holds no preview.
+
+    Raises: ConfigurationError that names the setting.
+    """
+    folder = folder.expanduser()
+    found = next((name for name in (OF_PREVIEW, INDEX) if (folder / name).exists()), None)
+    if found is not None:
+        msg = (
+            f"{setting}={folder}: holds a preview ({found}), that is, letters to a made-up person; "
+            "name another folder for real letters, or remove this one"
+        )
+        raise ConfigurationError(msg)
+
+
+def take_for_letters(folder: Path, setting: str) -> None:
+    """Make a folder for real letters, and mark it as such.
+
+    Raises: ConfigurationError where it holds a preview, DiskUnavailable.
+    """
+    refuse_preview(folder, setting)
+    check_folder(folder)
+    _mark(folder / OF_THE_NOTIFIER, "Letters to applicants are written here, by `coach notify`.\n")
+
+
+def take_for_previews(folder: Path) -> None:
+    """Make a folder for letters to a made-up person, and mark it as such.
+
+    Raises: ConfigurationError where it holds real letters, DiskUnavailable.
+    """
+    ours = any((folder / name).exists() for name in (OF_PREVIEW, INDEX))
+    theirs = any((folder / name).exists() for name in (OF_THE_NOTIFIER, BY_HAND))
+    if theirs or (not ours and _has_letters(folder)):
+        msg = f"--out {folder}: holds letters to applicants, which a preview would mix with made-up ones; name another folder"
+        raise ConfigurationError(msg)
+    check_folder(folder)
+    _mark(folder / OF_PREVIEW, "Letters to a made-up person, by `coach notify preview`: none of them may be sent.\n")
+
+
+def _has_letters(folder: Path) -> bool:
+    try:
+        with os.scandir(folder) as entries:
+            return any(LETTER.fullmatch(one.name) for one in entries)
+    except OSError:  # not there yet, or told by who writes to it
+        return False
+
+
+def _mark(place: Path, text: str) -> None:
+    if not place.exists():
+        write_whole(place, text)
+
+
+def check_folder(folder: Path) -> None:
+    """Make a folder, and see that files can be made in it.
+
+    Raises: DiskUnavailable.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
+        probe = folder / f".coach-{secrets.token_hex(8)}.part"
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        msg = f"letters cannot be written to {folder}: {error.strerror or error}"
+        raise DiskUnavailable(msg) from error
+
+
+def write_whole(place: Path, text: str) -> None:
+    """Write a file beside its place, bring it to the disk, and rename it.
+
+    Raises: DiskUnavailable.
+    """
+    draft = place.with_name(f".coach-{secrets.token_hex(8)}.part")
+    try:
+        with open(draft, "xb", opener=lambda path, flags: os.open(path, flags, FILE_MODE)) as file:
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(place)
+        to_disk(place.parent)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+        msg = f"a letter cannot be written to {place.parent}: {error.strerror or error}"
+        raise DiskUnavailable(msg) from error

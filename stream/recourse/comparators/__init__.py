@@ -1,0 +1,1 @@
+"""Who was accepted: leaf matrix, ranking, distances to people. Not here: why a comparator differs (`explain`)."""

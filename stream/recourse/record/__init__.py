@@ -1,0 +1,1 @@
+"""The recommendation, the audit body, their size. Not here: re-checking them (`audit/verify`)."""

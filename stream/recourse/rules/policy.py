@@ -1,0 +1,85 @@
+"""policy.toml: how a lender wants its declines answered. Every key is optional."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from typing import Literal
+
+from stream.errors import ConfigurationError, shown
+from stream.recourse.rules.scale import SCALES, Scale
+from stream.recourse.rules.toml_files import read_toml
+
+BAND_SIZE_MAX = 65_536  # a band is a reference near the cutoff; more rows than this are the whole pool
+DAYS_MAX = 3_650
+NUMBERS = (
+    "epsilon", "beta", "action_cost", "mid_surplus", "mid_surplus_price", "far_surplus",
+    "far_surplus_price", "far_reserve", "far_reserve_price", "far_distance_price",
+)  # fmt: skip
+NEAREST_KEYS = 3  # told of for one that is not known
+KEY_COMPARED_MAX = 64  # characters of it; longer ones are no slip of a pen
+DOUBLE_BELOW = 2.0**1023  # TOML holds integers that no double does
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """The settings of one revision of a published model."""
+
+    approve: Literal["above", "below"] = "above"  # which side of the threshold is approved; PD models approve below
+    epsilon: float = 0.0  # surplus in margin that a comparator must have past the cutoff (paper, Eligibility)
+    beta: float = 1.0  # weight of the feature distance in the ranking (paper, Ranking)
+    action_cost: float = 0.12  # price of each action beside its effort, in scales: keeps lists short
+    # Margin past the cutoff, in deviations between models, that a target should have with each shadow (without any,
+    # with the model itself), and the price, in scales, of one that they are short of on average:
+    mid_surplus: float = 2.5
+    mid_surplus_price: float = 3.0
+    far_surplus: float = 1.3
+    far_surplus_price: float = 3.5
+    far_reserve: float = 7.0  # wished for besides, where lasting is cheap: its price is
+    far_reserve_price: float = 1.8  # this, divided by what mid's target costs
+    far_distance_price: float = 3.4  # of one scale of distance to accepted people, where these lie one scale apart
+    scale: Scale = "guarded"  # what counts as one in efforts and the ranking; the paper's is "deviation"
+    band_size: int = 256  # rows of the cutoff band that reasons are measured against
+    expiry_days: int = 90  # event_time + this: until when a recommendation may be acted on
+    notice_days: int = 30  # event_time + this: when notice is due (12 CFR 1002.9(a)(1))
+    reference_key_id: str = "bundle"  # names the key behind the opaque comparator references
+
+    @property
+    def sign(self) -> int:
+        """+1 where a higher margin is better for the applicant, -1 where a lower one is."""
+        return 1 if self.approve == "above" else -1
+
+
+def read_policy(text: str) -> Policy:
+    """Read policy.toml.
+
+    Raises: ConfigurationError that names the key.
+    """
+    table = read_toml("policy.toml", text)
+    known = [f.name for f in fields(Policy)]
+    if unknown := sorted(set(table) - set(known)):
+        nearest = get_close_matches(unknown[0][:KEY_COMPARED_MAX], known, NEAREST_KEYS, cutoff=0.0)
+        msg = f"policy.toml: {shown(unknown[0])} is not a known key; the nearest that are known: {', '.join(nearest)}"
+        raise ConfigurationError(msg)
+    policy = Policy(**table)
+    for key, good, what in (
+        ("approve", policy.approve in ("above", "below"), 'must be "above" or "below"'),
+        *((key, _number(getattr(policy, key)), "must be a finite number, 0 or more") for key in NUMBERS),
+        ("scale", policy.scale in SCALES, 'must be "guarded", "deviation" or "percentile"'),
+        ("band_size", _whole(policy.band_size, 1, BAND_SIZE_MAX), f"must be whole, 1 to {BAND_SIZE_MAX}"),
+        ("expiry_days", _whole(policy.expiry_days, 0, DAYS_MAX), f"must be whole, 0 to {DAYS_MAX}"),
+        ("notice_days", _whole(policy.notice_days, 0, DAYS_MAX), f"must be whole, 0 to {DAYS_MAX}"),
+        ("reference_key_id", isinstance(policy.reference_key_id, str), "must be a text"),
+    ):
+        if not good:
+            msg = f"policy.toml: {key} {what}"
+            raise ConfigurationError(msg)
+    return policy
+
+
+def _number(value: object) -> bool:
+    return not isinstance(value, bool) and isinstance(value, int | float) and 0 <= value < DOUBLE_BELOW
+
+
+def _whole(value: object, low: int, high: int) -> bool:
+    return not isinstance(value, bool) and isinstance(value, int) and low <= value <= high

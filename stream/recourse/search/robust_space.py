@@ -1,0 +1,104 @@
+"""Where targets that last are searched for: the model and its shadows in common cells, and the pool's people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stream.forest.cells import Cells, cells_of, common_cells
+from stream.forest.link import Link
+from stream.forest.trees import Forest
+from stream.forest.walk import margins_of
+from stream.recourse.comparators.leaf_matrix import LeafMatrix
+from stream.recourse.comparators.people import People, distances, genuine_distance, people_of
+from stream.recourse.rules.features import FeatureRules
+from stream.recourse.rules.policy import Policy
+from stream.recourse.search.robust_descent import Aim, Crowd, descend
+from stream.recourse.space.joint_trees import JointTrees, joint_trees
+from stream.recourse.space.moves import no_moves
+from stream.recourse.space.person_reach import Landings, landings_of
+from stream.recourse.space.reachable_leaves import within_reach
+
+LOGISTIC = "logistic"  # in the names of links whose margins are log odds
+LOGIT_DEVIATION = math.pi / math.sqrt(3)  # the standard deviation of the logistic distribution
+ODDS = 0.75  # a probability at which log odds are measured; any other gives the same
+ASSUMED_DEVIATION = 0.4  # log odds between models, where no shadow tells: bootstraps differ by about as much
+DEVIATIONS_AMONG_MAX = 2048  # people, evenly chosen, on whom it is measured whenever a bundle is opened
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LastingSpace:
+    """What belongs to a published model.
+
+    deviation: how many margins models lie apart, see `_deviation`; genuine: see `genuine_distance`.
+    """
+
+    cells: Cells
+    landings: Landings
+    joint: JointTrees
+    people: People
+    genuine: float
+    deviation: float
+
+    def have_compiled(self) -> None:
+        """Descend once where nothing is permitted."""
+        trees = self.joint.trees
+        moves = no_moves(trees)
+        features, models = len(moves.own), len(self.joint.base)
+        nothing = np.empty(0, np.float32)
+        crowd = Crowd(
+            np.zeros((1, features), np.float32), self.people.nominal, np.zeros(features, np.float32), nothing, nothing
+        )
+        descend(
+            within_reach(self.joint, moves, np.arange(models)),
+            moves,
+            Aim(np.zeros(models), 1.0, 1.0, 1.0, 1.0, 1.0),
+            crowd,
+            moves.own[None].copy(),
+            1,
+        )
+        distances(crowd.place, crowd.nominal, crowd.place)
+
+
+def lasting_space(
+    forests: tuple[Forest, ...],
+    rules: FeatureRules,
+    matrix: LeafMatrix,
+    *,
+    link: Link,
+    policy: Policy,
+    cutoff: float,
+) -> LastingSpace:
+    """Put together what is common to all decisions. `forests`: the model, then its shadows."""
+    parts = [cells_of(forest) for forest in forests]
+    cells = common_cells(parts)
+    people = people_of(rules, matrix, parts[0])
+    return LastingSpace(
+        cells=cells,
+        landings=landings_of(rules, cells, matrix),
+        joint=joint_trees(forests, cells, policy.sign),
+        people=people,
+        genuine=genuine_distance(people, matrix.first_past(cutoff, policy.sign)),
+        deviation=_deviation(forests, link, matrix),
+    )
+
+
+def _deviation(forests: Sequence[Forest], link: Link, matrix: LeafMatrix) -> float:
+    """How far the margins of shadows lie from the model's: the root mean square, of people the median."""
+    among = np.unique(np.linspace(0, len(matrix) - 1, DEVIATIONS_AMONG_MAX).astype(np.int64))
+    own, *others = (margins_of(forest, matrix.rows[among]).astype(np.float64) for forest in forests)
+    apart = np.array([margins - own for margins in others])
+    found = float(np.median(np.sqrt(np.mean(apart**2, axis=0)))) if len(apart) else 0.0
+    return found if 0 < found < math.inf else ASSUMED_DEVIATION * _log_odd(link, matrix)
+
+
+def _log_odd(link: Link, matrix: LeafMatrix) -> float:
+    """How many margins make one log odd; of models without odds, what gives the pool the logistic distribution's deviation."""
+    if LOGISTIC in link.name:
+        even, more = (link.cutoff(p, "probability", "above") for p in (0.5, ODDS))
+        return (more - even) / math.log(ODDS / (1 - ODDS))
+    deviation = float(np.std(matrix.margins.astype(np.float64)))
+    return deviation / LOGIT_DEVIATION if deviation > 0 else 1.0

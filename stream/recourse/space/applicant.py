@@ -1,0 +1,72 @@
+"""One feature among others that move with it: which values a person may take of it, and what they cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.forest.cells import Cells
+from stream.recourse.comparators.leaf_matrix import LeafMatrix
+from stream.recourse.rules.effort import efforts, is_own
+from stream.recourse.rules.feature_rule import FeatureRule, Mutability
+from stream.recourse.rules.features import FeatureRules
+from stream.recourse.space.target_values import sentinels_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Standing:
+    """Where one person stands.
+
+    Shapes: row (features,) float64; cells (features,) int32; mutability (features,) int8; landing (cells of the model,)
+    float64: the value in each cell when a feature moves alone, NaN where it cannot.
+    """
+
+    row: NDArray[np.float64]
+    cells: NDArray[np.int32]
+    mutability: NDArray[np.int8]
+    landing: NDArray[np.float64]
+
+    def label(self, j: int) -> Mutability:
+        """Give the label of feature j, tightened by the decision's overrides."""
+        return Mutability(int(self.mutability[j]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Member:
+    """What belongs to the model of a feature j that moves with others. sentinels: as the model reads them."""
+
+    j: int
+    rule: FeatureRule
+    cells: Cells
+    scale: float
+    sentinels: NDArray[Any]
+
+    def permits(self, values: NDArray[np.float64], own: float, label: Mutability) -> NDArray[np.bool_]:
+        """Whether each value is the person's own, or in range, no sentinel, and along the label. Shape: (n,) -> (n,)."""
+        with np.errstate(over="ignore"):
+            read = values.astype(self.cells.dtype)
+        permitted: NDArray[np.bool_] = np.isfinite(read) & (self.rule.min <= values) & (values <= self.rule.max)
+        for sentinel in self.sentinels:
+            permitted &= read != sentinel
+        if label == Mutability.IMMUTABLE or (label != Mutability.MUTABLE and self.rule.is_unrecorded(own)):
+            permitted[:] = False
+        elif label == Mutability.INCREASE_ONLY:
+            permitted &= values > own
+        elif label == Mutability.DECREASE_ONLY:
+            permitted &= values < own
+        return permitted | is_own(values, own)
+
+    def efforts(self, values: NDArray[np.float64], own: float) -> NDArray[np.float64]:
+        """Price a move to each value as `effort.efforts` does. Shape: (n,) -> (n,)."""
+        unordered = self.rule.is_unordered_from(own)
+        return efforts(values, own, cost=self.rule.cost, scale=self.scale, unordered=unordered)
+
+
+def member_of(rules: FeatureRules, cells: Cells, matrix: LeafMatrix, j: int) -> Member:
+    """Put together what is asked of a feature for every person."""
+    rule = rules.rules[j]
+    sentinels = np.array(sentinels_of(rule, cells), cells.dtype)
+    return Member(j=j, rule=rule, cells=cells, scale=float(matrix.scales[j]), sentinels=sentinels)

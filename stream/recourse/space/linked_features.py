@@ -1,0 +1,228 @@
+"""Links and ratios: features of which one, the driver, moves, and the others follow by a formula.
+
+The driver moves along a line. Where it or one that depends on it comes into another cell there is a way for the unit
+to be, at the driver's permitted value next to the person's own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.forest.cells import Cells
+from stream.recourse.rules.feature_rule import Mutability
+from stream.recourse.rules.features import FeatureRules
+from stream.recourse.rules.formulas import (
+    EXACT_BELOW,
+    Formula,
+    digits_of,
+    digits_of_text,
+    divided,
+    exact,
+    whole,
+    whole_of_text,
+    wholes,
+)
+from stream.recourse.rules.units import Dependent, Link, Unit
+from stream.recourse.space.applicant import Member, Standing
+from stream.recourse.space.target_values import grid_origin, past_sentinels
+
+LINE_WAYS_MAX = 256  # of one line; where more cells lie along it, evenly spread ones of them
+
+NOT_KNOWN = "a value that it moves with is not known"
+NO_RATIO = "what its ratio is divided by is not known, or not above zero"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Line:
+    """What belongs to the model of a driver and its dependents.
+
+    driver, guide, places: where the driver, the guide and each dependent stand among `members`; the guide is the member
+    whose cell says how far to go toward somebody else: the driver, or the first that the model splits on. upward,
+    downward: per member, the values at which a cell or what lies past a "no record" value is entered from below and
+    from above.
+    """
+
+    members: tuple[Member, ...]
+    rules: FeatureRules
+    driver: int
+    dependents: tuple[Dependent, ...]
+    places: tuple[int, ...]
+    guide: int
+    upward: tuple[NDArray[np.float64], ...]
+    downward: tuple[NDArray[np.float64], ...]
+
+    def ways(self, person: Standing) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+        """Give the members' values along the line, and their cells: per combination of cells those next to the person's own.
+
+        Shapes: (ways, members) float64, int32.
+        """
+        at = [one.j for one in self.members]
+        own = person.row[at]
+        if self.unable(person.row) is not None or any(person.label(j) == Mutability.IMMUTABLE for j in at):
+            return np.empty((0, len(at))), np.empty((0, len(at)), np.int32)
+        formulas = [self._formula(one, person.row) for one in self.dependents]
+        drivers, digits = self._drivers(formulas, person)
+        values = np.repeat(own[None], len(drivers), axis=0)
+        values[:, self.driver] = divided(drivers, 10**digits)
+        for k, formula in zip(self.places, formulas, strict=True):
+            reached = formula.values(drivers, digits)
+            values[:, k] = np.where(reached == own[k], own[k], reached)
+        permitted = values[:, self.driver] != own[self.driver]
+        for k, one in enumerate(self.members):
+            permitted &= one.permits(values[:, k], float(own[k]), person.label(one.j))
+        return self._next_to(values[permitted], float(own[self.driver]), person.cells[at])
+
+    def unable(self, row: NDArray[np.float64]) -> str | None:
+        """Say why a row allows nothing: what the formulas lack in it; None where they lack nothing."""
+        driver = self.members[self.driver].j
+        needed = {driver}
+        for one in self.dependents:
+            if isinstance(one, Link):
+                needed.add(one.j)
+                continue
+            needed.add(one.other)
+            below = one.other if one.driver_above else driver
+            if self._is_unrecorded(below, row) or not row[below] > 0:
+                return NO_RATIO
+        return NOT_KNOWN if any(self._is_unrecorded(j, row) for j in needed) else None
+
+    def _is_unrecorded(self, j: int, row: NDArray[np.float64]) -> bool:
+        return self.rules.rules[j].is_unrecorded(float(row[j]))
+
+    def _formula(self, one: Dependent, row: NDArray[np.float64]) -> Formula:
+        rule = self.rules.rules[one.j]
+        return Formula(
+            kind="link" if isinstance(one, Link) else "above" if one.driver_above else "below",
+            factor=exact(one.factor),
+            own=exact(float(row[one.j if isinstance(one, Link) else one.other])),
+            start=exact(float(row[self.members[self.driver].j])),
+            origin=grid_origin(rule) if rule.step is not None else exact(0.0),
+            step=None if rule.step is None else exact(rule.step),
+        )
+
+    def _drivers(self, formulas: Sequence[Formula], person: Standing) -> tuple[NDArray[Any], int]:
+        """Give the driver's values that are worth a look, ascending, as whole units of 10 ** -digits, and digits.
+
+        Of each stop the neighbours too: doubles miss a stop by a step at most.
+        """
+        driver = self.members[self.driver]
+        own, label, rule = float(person.row[driver.j]), person.label(driver.j), driver.rule
+        stops = self._stops(formulas, person.row)
+        stops = stops[np.isfinite(stops)]
+        stops = stops[(label != Mutability.INCREASE_ONLY) | (stops >= own)]
+        stops = stops[(label != Mutability.DECREASE_ONLY) | (stops <= own)]
+        digits = max([digits_of(exact(own)), *(formula.digits for formula in formulas)])
+        if rule.step is None:
+            texts = _neighbours(stops, driver.cells)
+            digits = max([digits, *map(digits_of_text, texts)])
+            drivers = wholes(sorted({whole_of_text(text, digits) for text in texts}))
+        else:
+            origin, step = grid_origin(rule), exact(rule.step)
+            digits = max(digits, digits_of(origin), digits_of(step))
+            near = _neighbouring_counts((stops - float(origin)) / rule.step)
+            first, each = whole(origin, digits), whole(step, digits)
+            if abs(first) + each * max(map(abs, near[[0, -1]].tolist()), default=0) < EXACT_BELOW:
+                drivers = first + each * near
+            else:
+                drivers = wholes(first + each * k for k in near.tolist())
+        return (drivers[drivers > 0] if any(formula.kind == "below" for formula in formulas) else drivers), digits
+
+    def _stops(self, formulas: Sequence[Formula], row: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Driver values, as near as doubles get, at which a member comes into another cell."""
+        at, up, down = row[self.members[self.driver].j], self.upward[self.driver], self.downward[self.driver]
+        # Next to its own value too: there a ratio that was not what its parts give becomes so.
+        stops = [up[up > at], down[down < at], np.array([at])]
+        for k, formula in zip(self.places, formulas, strict=True):
+            step, begins = self.members[k].rule.step or 0.0, formula.begins()
+            beside = _beside(formula, float(row[self.members[k].j]))
+            for side, entered in ((1, self.upward[k]), (-1, self.downward[k])):
+                ends = np.concatenate([entered, beside]) - side * step / 2
+                stops.append(formula.back(ends[side * ends >= side * begins - step]))
+        return np.concatenate(stops)
+
+    def _next_to(
+        self, values: NDArray[np.float64], own: float, own_cells: NDArray[np.int32]
+    ) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+        """Keep, per combination of cells, the way whose driver is next to the person's own, and not too many of them."""
+        driver = values[:, self.driver]  # ascends, so that of two equally near the lesser comes first
+        values = values[np.argsort(np.abs(driver - own), kind="stable")]
+        cells = cells_of_members(self.members, values)
+        first = first_of_each(cells)
+        first = first[(cells[first] != own_cells).any(axis=1)]
+        if len(first) > LINE_WAYS_MAX:
+            along = first[np.argsort(values[first, self.driver])]
+            first = along[np.linspace(0, len(along) - 1, LINE_WAYS_MAX).round().astype(np.int64)]
+        return values[first], cells[first]
+
+
+def cells_of_members(members: Sequence[Member], values: NDArray[np.float64]) -> NDArray[np.int32]:
+    """Find the cell of each member's values. Shape: (n, members) -> (n, members) int32."""
+    return np.column_stack([one.cells.of_column(one.j, values[:, k]) for k, one in enumerate(members)])
+
+
+def first_of_each(cells: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Give the place of the first of each combination of cells, ascending. Shape: (n, members) int32 -> (combinations,)."""
+    places: dict[tuple[int, ...], int] = {}
+    for at, combination in enumerate(map(tuple, cells.tolist())):
+        places.setdefault(combination, at)
+    return np.array(list(places.values()), np.int64)
+
+
+def line_of(
+    unit: Unit, members: Sequence[Member], rules: FeatureRules, landings: Sequence[NDArray[np.float64]]
+) -> Line:
+    """Put together what belongs to the model. landings: per member, (cells, 3) as `landing_values` gives them."""
+    at = [one.j for one in members]
+    driver = unit.members.index(unit.driver if unit.driver is not None else unit.members[0])
+    places = tuple(at.index(one.j) for one in unit.dependents)
+    split = [k for k in (driver, *places) if members[k].cells.count(at[k]) > 1]
+    return Line(
+        members=tuple(members),
+        rules=rules,
+        driver=driver,
+        dependents=unit.dependents,
+        places=places,
+        guide=split[0] if split else driver,
+        upward=tuple(_entered(one, landing[:, 0], upward=True) for one, landing in zip(members, landings, strict=True)),
+        downward=tuple(
+            _entered(one, landing[:, 1], upward=False) for one, landing in zip(members, landings, strict=True)
+        ),
+    )
+
+
+def _entered(one: Member, landing: NDArray[np.float64], *, upward: bool) -> NDArray[np.float64]:
+    return np.unique(np.concatenate([landing[~np.isnan(landing)], past_sentinels(one.rule, one.cells, upward=upward)]))
+
+
+def _beside(formula: Formula, own: float) -> list[float]:
+    """Give what a dependent can be next to its own value, which parts what its label permits."""
+    if formula.step is None or not math.isfinite(own):
+        return [own]
+    origin, step = float(formula.origin), float(formula.step)
+    with np.errstate(over="ignore"):
+        count = float(np.float64(own - origin) / step)
+    if not math.isfinite(count):
+        return [own]
+    steps = math.floor(count)
+    return [origin + k * step for k in range(steps - 1, steps + 3)]
+
+
+def _neighbouring_counts(stops: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Give the whole numbers next to each stop, ascending."""
+    counts = np.rint(stops[np.abs(stops) < EXACT_BELOW / 2]).astype(np.int64)
+    return np.unique(np.concatenate([counts - 1, counts, counts + 1]))
+
+
+def _neighbours(stops: NDArray[np.float64], cells: Cells) -> list[str]:
+    """Give the numbers that the model tells apart next to each stop, as the shortest decimals that it reads as them."""
+    with np.errstate(over="ignore"):
+        read = np.unique(stops.astype(cells.dtype))
+        ends = [np.nextafter(read, read.dtype.type(end)) for end in (-np.inf, np.inf)]
+    near = np.concatenate([read, *ends])
+    return [str(number) for number in near[np.isfinite(near)]]

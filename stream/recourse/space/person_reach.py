@@ -1,0 +1,222 @@
+"""What one person can reach: for a feature and a cell, the nearest value that the rules permit.
+
+Targets are made from cells, never from a comparator's values: the nearest value to the person's own that lies in the
+cell, is whole, on the step and in range where features.toml says so, moves the way its label permits, and is no
+"no record" value. Coming from below that is the cell's least permitted value, from above its greatest: both belong to
+the model, so they are found once (`Landings`) and looked up for each person (`Reach`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.forest.cells import Cells
+from stream.recourse.comparators.leaf_matrix import LeafMatrix
+from stream.recourse.rules.effort import efforts, is_own
+from stream.recourse.rules.feature_rule import Mutability
+from stream.recourse.rules.features import FeatureRules
+from stream.recourse.space.applicant import Standing
+from stream.recourse.space.target_values import landing_values
+from stream.recourse.space.unit_moves import Alternatives, UnitMoves, alternatives_of, unit_moves
+
+IMMUTABLE = "immutable"
+WRONG_DIRECTION = "against the permitted direction"
+TO_MISSING = "a missing value is never a target"
+NO_PERMITTED_VALUE = "no permitted value in the cell"
+UNKNOWN_DIRECTION = "from a missing value the direction is not known"
+GROUP = "another feature of its group cannot move"
+UNSEEN = "too few people have these values of its group together"
+DEPENDS = "it moves with another feature, and does not get there"
+STAYS = "another feature is computed with it and moves in its place"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Landings:
+    """Per cell, the value a person lands on when coming from below, from above, or from no value; NaN: none permitted.
+
+    Shapes: start (features + 1,) int64: the cells of feature j are start[j]:start[j + 1]; the rest (cells,):
+    feature and cell int64, from_below, from_above, from_nothing float64. A category without a direction is entered
+    at the code that is commonest in the pool, as from nothing: its codes have no order. alone, stays (features,):
+    whether a feature moves by itself, and whether it is kept where it is because a ratio is computed with it; the others
+    are of `units`, those that move together.
+    """
+
+    start: NDArray[np.int64]
+    feature: NDArray[np.int64]
+    cell: NDArray[np.int64]
+    from_below: NDArray[np.float64]
+    from_above: NDArray[np.float64]
+    from_nothing: NDArray[np.float64]
+    alone: NDArray[np.bool_]
+    stays: NDArray[np.bool_]
+    units: tuple[UnitMoves, ...]
+
+
+def landings_of(rules: FeatureRules, cells: Cells, matrix: LeafMatrix) -> Landings:
+    """Find every landing of a model once, in `cells`: the model's own, or such as part them further.
+
+    Raises: ConfigurationError where features cannot move together as they are told to.
+    """
+    of_features = [landing_values(rule, cells, matrix, j) for j, rule in enumerate(rules.rules)]
+    counts = [len(landings) for landings in of_features]
+    ways = np.concatenate([*of_features, np.empty((0, 3))])
+    start = np.cumsum([0, *counts])
+    feature = np.repeat(np.arange(len(counts)), counts)
+    together = rules.units
+    stays = np.zeros(len(counts), np.bool_)
+    stays[[j for unit in together for j in unit.stays]] = True
+    alone = ~stays
+    alone[[j for unit in together for j in unit.members]] = False
+    return Landings(
+        start=start,
+        feature=feature,
+        cell=np.arange(len(feature)) - start[feature],
+        from_below=ways[:, 0].copy(),
+        from_above=ways[:, 1].copy(),
+        from_nothing=ways[:, 2].copy(),
+        alone=alone,
+        stays=stays,
+        units=unit_moves(rules, cells, matrix, start, of_features),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Reach:
+    """All moves open to one person.
+
+    Shapes: row (features,) float64 as the model takes it; cells (features,) int32; mutability (features,) int8;
+    landing (cells of the model,) float64: the target value in each cell, NaN where this person cannot go. Of a feature
+    that moves with others it says where it could go alone; where its unit can go, `alternatives` says, and per unit
+    `unable` why the row allows nothing, where it does not.
+    """
+
+    rules: FeatureRules
+    matrix: LeafMatrix
+    landings: Landings
+    row: NDArray[np.float64]
+    cells: NDArray[np.int32]
+    mutability: NDArray[np.int8]
+    landing: NDArray[np.float64]
+    alternatives: Alternatives
+    unable: tuple[str | None, ...]
+
+    def project(self, cells: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Move a person toward each comparator as far as the rules permit.
+
+        Shapes: cells (k, features) int32, the comparators' -> (k, features) float64. Features that move together do so
+        by the alternative that `Alternatives.toward` chooses, or stay.
+        """
+        landing = self.landing[self.landings.start[:-1] + cells]
+        moves = (cells != self.cells) & ~np.isnan(landing) & self.landings.alone
+        targets = np.where(moves, landing, self.row)
+        for u, unit in enumerate(self.landings.units):
+            at = [one.j for one in unit.members]
+            targets[:, at] = self.alternatives.of(u)[1][self.alternatives.toward(u, unit.guide, cells[:, at])]
+        return targets
+
+    def why_not(self, j: int, cells: NDArray[np.int32]) -> str | None:
+        """Say why feature j stays when a person moves toward a comparator with these cells; None if it moves."""
+        if cells[j] == self.cells[j]:
+            return None
+        own = self._why_not(j, int(cells[j]))
+        if self.landings.alone[j]:
+            return own
+        if self.landings.stays[j]:
+            return IMMUTABLE if own == IMMUTABLE else STAYS
+        u = next(u for u, unit in enumerate(self.landings.units) if any(one.j == j for one in unit.members))
+        unit = self.landings.units[u]
+        at = [one.j for one in unit.members]
+        to = self.alternatives.of(u)[1][self.alternatives.toward(u, unit.guide, cells[None, at])[0], at.index(j)]
+        if to != self.row[j] and not math.isnan(to):
+            return None
+        if unit.guide is not None:
+            return own or self.unable[u] or DEPENDS
+        others = any(
+            self._why_not(m, int(cells[m])) is not None or self.mutability[m] == Mutability.IMMUTABLE for m in at
+        )
+        return own or (GROUP if others else UNSEEN)
+
+    def effort(self, j: int, to: float) -> float:
+        """Price a move of feature j as `effort.efforts` does."""
+        rule, own = self.rules.rules[j], float(self.row[j])
+        unordered = rule.is_unordered_from(own)
+        return float(efforts(np.array([to]), own, cost=rule.cost, scale=self.matrix.scales[j], unordered=unordered)[0])
+
+    def prices(self) -> NDArray[np.float64]:
+        """Give the effort of every move of a single feature: inf where it is not permitted, 0 at the own cell.
+
+        Shape: (cells of the model,). What moves with others does not move alone.
+        """
+        at = self.landings.feature
+        price = self._efforts(self.landing, at)
+        price[np.isnan(self.landing) | ~self.landings.alone[at]] = np.inf
+        price[self.landings.start[:-1] + self.cells] = 0.0
+        return price
+
+    def costs(self, targets: NDArray[np.float64], action_cost: float) -> NDArray[np.float64]:
+        """Say what targets cost: the efforts of all that moves, and `action_cost` for each feature. Shape: (n, features) -> (n,)."""
+        moved = ~is_own(targets, self.row)
+        dear = self._efforts(targets, np.arange(len(self.row))) + action_cost
+        cost: NDArray[np.float64] = np.where(moved, dear, 0.0).sum(axis=1)
+        return cost
+
+    def _efforts(self, values: NDArray[np.float64], at: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Price moves of features to values. Shapes: at (k,), values (..., k) -> (..., k)."""
+        rules, row = self.rules.rules, self.row.tolist()
+        unordered = np.array([rule.is_unordered_from(own) for rule, own in zip(rules, row, strict=True)])
+        cost = np.array([rule.cost for rule in rules])
+        return efforts(values, self.row[at], cost=cost[at], scale=self.matrix.scales[at], unordered=unordered[at])
+
+    def _why_not(self, j: int, cell: int) -> str | None:
+        at = int(self.landings.start[j]) + cell
+        if cell == self.cells[j] or not math.isnan(self.landing[at]):
+            return None
+        label = Mutability(int(self.mutability[j]))
+        if label == Mutability.IMMUTABLE:
+            return IMMUTABLE
+        if at + 1 == self.landings.start[j + 1] and self.landings.start[j + 1] - self.landings.start[j] > 1:
+            return TO_MISSING
+        if self.rules.rules[j].is_unrecorded(float(self.row[j])):
+            return NO_PERMITTED_VALUE if label == Mutability.MUTABLE else UNKNOWN_DIRECTION
+        upward = cell > self.cells[j]
+        against = label == (Mutability.DECREASE_ONLY if upward else Mutability.INCREASE_ONLY)
+        return WRONG_DIRECTION if against else NO_PERMITTED_VALUE
+
+
+def reach_of(
+    rules: FeatureRules,
+    matrix: LeafMatrix,
+    landings: Landings,
+    *,
+    row: NDArray[np.float64],
+    cells: NDArray[np.int32],
+    mutability: NDArray[np.int8],
+) -> Reach:
+    """Look up where one person can go. Shapes: row, cells, mutability (features,)."""
+    at = landings.feature
+    label = mutability[at]
+    mutable = label == Mutability.MUTABLE
+    nothing = np.array([rule.is_unrecorded(x) for rule, x in zip(rules.rules, row.tolist(), strict=True)])[at]
+    unordered = np.array([rule.type == "category" for rule in rules.rules])[at] & mutable
+    above = landings.cell > cells[at]
+    landing = np.where(above, landings.from_below, landings.from_above)
+    landing = np.where(nothing | unordered, landings.from_nothing, landing)
+    permitted = mutable | (~nothing & (label == np.where(above, Mutability.INCREASE_ONLY, Mutability.DECREASE_ONLY)))
+    landing[~permitted] = np.nan
+    standing = Standing(row=row, cells=cells, mutability=mutability, landing=landing)
+    alternatives, unable = alternatives_of(landings.units, standing)
+    return Reach(
+        rules=rules,
+        matrix=matrix,
+        landings=landings,
+        row=row,
+        cells=cells,
+        mutability=mutability,
+        landing=landing,
+        alternatives=alternatives,
+        unable=unable,
+    )

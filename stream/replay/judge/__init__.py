@@ -1,0 +1,1 @@
+"""One record -> its verdict. Not here: sums over a run (`report`)."""

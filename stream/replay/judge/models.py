@@ -1,0 +1,132 @@
+"""Finds the model of an answer: by the digest that a stored answer names, or as a decision names it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from stream.bundle.open import open_bundle
+from stream.errors import BundleLost, BundleUnavailable, ConfigurationError, ModelNotPublished
+from stream.events import Decision, ModelPublished
+from stream.models.model_table import ModelTable
+from stream.models.open_bundles import BundleShelf
+from stream.recourse.model import PublishedModel
+
+BUNDLES_GIVEN_MAX = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Published:
+    """What is published: the table of the models topic, and the shelf that opens bundles from disk, Redis or URI."""
+
+    table: ModelTable
+    shelf: BundleShelf
+
+
+class Models:
+    """Bundles given by folder come first; what is published comes after them, where Kafka is in use at all."""
+
+    def __init__(self, given: Sequence[PublishedModel], published: Callable[[], Published] | None) -> None:
+        """`published` is asked once, when a bundle that nobody gave is needed; None for work without Kafka."""
+        self.given = tuple(given)
+        self._ask_published = published
+        self._told: Published | None = None
+        self._by_digest = {model.identity["bundle_sha256"]: model for model in given}
+
+    def by_digest(self, bundle_sha256: str) -> PublishedModel:
+        """Give the bundle that a stored answer names.
+
+        Raises: ModelNotPublished when nobody gave or published it; DependencyError when it cannot be had now.
+        """
+        found = self._by_digest.get(bundle_sha256)
+        if found is not None:
+            return found
+        known = self._published
+        if known is not None:
+            for publication in known.table.publications():
+                if publication.published["bundle_sha256"] == bundle_sha256:
+                    return self._open(known.shelf, publication.published)
+        reason = f"bundle {bundle_sha256[:12]} is {self._nowhere()}; give its folder with --bundle"
+        raise ModelNotPublished(reason)
+
+    def of_decision(self, decision: Decision) -> PublishedModel:
+        """Give the model that a decision names, in the revision that was effective at its time.
+
+        Among bundles given by folder, of which nobody knows since when they are effective, it is the lowest revision.
+        Raises: as `by_digest`.
+        """
+        given = self._given(decision.model_id, decision.model_version)
+        if given:
+            return given[0]
+        known = self._published
+        if known is None or decision.event_time_ms is None:
+            reason = f"version {decision.model_version} of model {decision.model_id} is {self._nowhere()}; give its folder with --bundle"
+            raise ModelNotPublished(reason)
+        found = known.table.resolve(decision.model_id, decision.model_version, decision.event_time_ms)
+        return self._open(known.shelf, found.published)
+
+    def of_version(self, model_id: str, model_version: str) -> PublishedModel:
+        """Give the highest revision of a version, whenever it is effective.
+
+        Raises: as `by_digest`.
+        """
+        given = self._given(model_id, model_version)
+        if given:
+            return given[-1]
+        known = self._published
+        if known is not None:
+            wanted = [
+                one.published
+                for one in known.table.publications()
+                if (one.published["model_id"], one.published["model_version"]) == (model_id, model_version)
+            ]
+            if wanted:
+                return self._open(known.shelf, max(wanted, key=lambda one: one["revision"]))
+        reason = f"version {model_version} of model {model_id} is {self._nowhere()}; publish it or give its folder with --bundle"
+        raise ModelNotPublished(reason)
+
+    def versions(self) -> set[str]:
+        """All versions that are given or published, of whichever model. Raises: DependencyError."""
+        given = {model.identity["model_version"] for model in self.given}
+        known = self._published
+        return (
+            given if known is None else given | {one.published["model_version"] for one in known.table.publications()}
+        )
+
+    @property
+    def _published(self) -> Published | None:
+        if self._told is None and self._ask_published is not None:
+            self._told = self._ask_published()
+        return self._told
+
+    def _given(self, model_id: str, model_version: str) -> list[PublishedModel]:
+        wanted = (model_id, model_version)
+        found = [one for one in self.given if (one.identity["model_id"], one.identity["model_version"]) == wanted]
+        return sorted(found, key=lambda one: one.identity["revision"])
+
+    @staticmethod
+    def _open(shelf: BundleShelf, published: ModelPublished) -> PublishedModel:
+        try:
+            return shelf.model(published)
+        except (
+            BundleLost
+        ) as lost:  # for a worker the decision waits; a replay as a whole does, or it would end otherwise
+            reason = f"{lost}; then start this run again with the same --run-id"
+            raise BundleUnavailable(reason) from lost
+
+    def _nowhere(self) -> str:
+        told = "neither given with --bundle nor on the models topic"
+        return told if self._ask_published is not None else "not given with --bundle"
+
+
+def open_given(folders: Sequence[Path]) -> list[PublishedModel]:
+    """Open the bundles given by folder; one that is given twice is opened once.
+
+    Raises: ConfigurationError, BundleUnavailable, CorruptionError, MachineMismatch, as `open_bundle` does.
+    """
+    if len(folders) > BUNDLES_GIVEN_MAX:
+        reason = f"--bundle: {len(folders)} bundles are given; at most {BUNDLES_GIVEN_MAX} are kept open"
+        raise ConfigurationError(reason)
+    opened = [open_bundle(folder) for folder in folders]
+    return list({model.identity["bundle_sha256"]: model for model in opened}.values())

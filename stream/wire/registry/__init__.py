@@ -1,0 +1,1 @@
+"""Records framed for a schema registry, and its subjects. Not here: Avro itself (`wire/avro_records`)."""

@@ -1,0 +1,285 @@
+"""Decision bytes -> outcome: the answer's two records as bytes, or the typed reason why there is none.
+
+Free of Faust and of Kafka's clients. Everything here blocks or computes; the worker runs it off the event loop.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Final, Protocol, TypeAlias
+
+from stream.canonical import sha256
+from stream.errors import (
+    CorruptionError,
+    DecisionConflict,
+    DependencyError,
+    ModelNotPublished,
+    PoisonError,
+    RecordTooLarge,
+    RegistryUnavailable,
+    SchemaUnavailable,
+    UnexpectedFault,
+)
+from stream.events import AuditRecord, Decision, ModelPublished
+from stream.models.model_table import ModelTable
+from stream.recourse.answer import Answer, answer
+from stream.recourse.model import PublishedModel
+from stream.recourse.record.records import decision_by_value
+from stream.runtime.kafka.dead_letters import SOFTWARE_VERSION
+from stream.runtime.kafka.inbound import Inbound
+from stream.runtime.settings import Settings
+from stream.wire.decisions import DECISION_BYTES_MAX, read_decision
+from stream.wire.framing import Framing
+from stream.worker.stage_timer import Laps
+
+log = logging.getLogger(__name__)
+
+# What Kafka adds to key and value of a record: the batch's header (61), the record's own (at most 21), and some to spare.
+RECORD_OVERHEAD_BYTES: Final = 128
+APPROVED: Final = "approved"
+DECLINED: Final = "declined"
+UNREAD: Final = "unread"  # the outcome of a decision that could not be read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """A declined decision with its answer, encoded; `model` is id, version and revision of what answered it."""
+
+    decision_id: str
+    digest: bytes
+    model: tuple[str, str, str]
+    status: str
+    tiers: int
+    audit: bytes
+    recommendation: bytes
+    elapsed_us: int
+    laps: Laps = field(default_factory=Laps, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approved:
+    """Nothing to answer: counted and skipped."""
+
+    decision_id: str
+    digest: bytes
+    laps: Laps = field(default_factory=Laps, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Nobody published the model version that the decision names, yet, or its bundle is lost for now.
+
+    Or nobody can read the decision before the schema registry is back: then id, model and version are None.
+    """
+
+    decision_id: str | None
+    model_id: str | None
+    model_version: str | None
+    error: ModelNotPublished | SchemaUnavailable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A dead letter; `outcome` is the decision's own, approved or declined, where it could be read."""
+
+    decision_id: str | None
+    error: PoisonError
+    outcome: str = UNREAD
+    laps: Laps = field(default_factory=Laps, compare=False)
+
+
+Outcome: TypeAlias = Answered | Approved | Waiting | Refused
+
+
+class OpensModels(Protocol):
+    """Whoever gives the model of a publication."""
+
+    def model(self, published: ModelPublished) -> PublishedModel:
+        """Raises: ModelNotPublished, DependencyError, CorruptionError."""
+
+
+# Remembers (decision_id, digest) pairs; True where the id was seen with another digest. Raises RedisUnavailable.
+Remember: TypeAlias = Callable[[Sequence[tuple[str, bytes]]], list[bool]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The largest decision that is read, and the largest records that the output topics take, in bytes."""
+
+    audit: int
+    recommendation: int
+    decision: int = DECISION_BYTES_MAX
+
+
+class Answerer:
+    """Turns records into outcomes. One thread at a time."""
+
+    def __init__(
+        self,
+        *,
+        table: ModelTable,
+        models: OpensModels,
+        remember: Remember,
+        limits: Limits,
+        framing: Framing,
+        topics: Settings,
+    ) -> None:
+        """Compose."""
+        self._framing = framing
+        self._topics = topics
+        self._table = table
+        self._models = models
+        self._remember = remember
+        self._limits = limits
+
+    def outcomes(self, records: Sequence[Inbound], *, budget_s: float) -> list[Outcome]:
+        """Answer a batch, in order, as far as the time goes: at least one, none begun after `budget_s`.
+
+        A decision_id's content is remembered only once it can be answered, so that one sent again with its mistake
+        corrected is no conflict.
+        Raises: DependencyError when something that everything waits for is away, CorruptionError; then nothing is
+        remembered that a second try would not remember in the same way.
+        """
+        deadline_s = time.monotonic() + budget_s
+        found: list[Outcome] = []
+        for record in records:
+            found.append(self._outcome(record))
+            if time.monotonic() >= deadline_s:
+                break
+        began_s = time.perf_counter()
+        to_remember = [one for one in found if isinstance(one, Answered | Approved)]
+        conflicts = iter(self._remember([(one.decision_id, one.digest) for one in to_remember]) if to_remember else ())
+        for one in to_remember:
+            one.laps.shared("remember", time.perf_counter() - began_s)
+        return [_conflict(one) if isinstance(one, Answered | Approved) and next(conflicts) else one for one in found]
+
+    def _outcome(self, record: Inbound) -> Outcome:
+        decision: Decision | None = None
+        laps = Laps()
+        try:
+            decision = self._read(record)
+            laps.lap("decode")
+            return self._answered(decision, record, laps)
+        except SchemaUnavailable as unread:
+            return Waiting(decision_id=None, model_id=None, model_version=None, error=unread)
+        except ModelNotPublished as missing:
+            if decision is None:
+                raise
+            return Waiting(
+                decision_id=decision.decision_id,
+                model_id=decision.model_id,
+                model_version=decision.model_version,
+                error=missing,
+            )
+        except PoisonError as refused:
+            return _refused(decision, refused, laps)
+        except (DependencyError, CorruptionError, MemoryError):
+            raise
+        except Exception as fault:  # noqa: BLE001 - whatever it is, it must not stop the decisions behind this one
+            error = UnexpectedFault(
+                f"{type(fault).__name__} at {_place(fault)}: a fault of this software; report it, then redrive"
+            )
+            log.error(  # noqa: TRY400 - a traceback's last line may hold a feature's value
+                "decision.fault", extra={"decision_id": decision.decision_id if decision else None, "fault": str(error)}
+            )
+            return _refused(decision, error, laps)
+
+    def _read(self, record: Inbound) -> Decision:
+        """Raises: SchemaUnavailable, for only this one has to wait while the registry is away; other PoisonErrors."""
+        try:
+            return read_decision(
+                record.value or b"", bytes_max=self._limits.decision, framing=self._framing, topic=record.topic
+            )
+        except RegistryUnavailable as away:
+            raise SchemaUnavailable(str(away)) from away
+
+    def _answered(self, decision: Decision, record: Inbound, laps: Laps) -> Answered | Approved:
+        digest = bytes.fromhex(sha256(decision_by_value(decision)))
+        if decision.outcome == APPROVED:
+            return Approved(decision_id=decision.decision_id, digest=digest, laps=laps)
+        if decision.event_time_ms is None:
+            reason = "read_decision let a decision without event_time through"
+            raise CorruptionError(reason)
+        published = self._table.resolve(decision.model_id, decision.model_version, decision.event_time_ms).published
+        model = self._models.model(published)
+        laps.lap("resolve")
+        found = answer(decision, model)
+        laps.lap("answer")
+        audit, recommendation = self._encoded(decision, found, record)
+        laps.lap("encode")
+        return Answered(
+            decision_id=decision.decision_id,
+            digest=digest,
+            model=(decision.model_id, decision.model_version, str(published["revision"])),
+            status=found.recommendation["status"],
+            tiers=len(found.recommendation["tiers"]),
+            audit=audit,
+            recommendation=recommendation,
+            elapsed_us=int(sum(laps.stages_s.values()) * 1e6),
+            laps=laps,
+        )
+
+    def _encoded(self, decision: Decision, found: Answer, record: Inbound) -> tuple[bytes, bytes]:
+        audit: AuditRecord = {
+            "decision_id": decision.decision_id,
+            "body": found.body,
+            "body_sha256": found.body_sha256,
+            "envelope": {
+                "source": record.source,
+                "software_version": SOFTWARE_VERSION,
+                "traceparent": decision.traceparent,
+                "replay": False,
+                "run_id": None,
+                "seal": None,
+            },
+        }
+        key_bytes = len(decision.decision_id.encode())
+        encoded = self._framing.encode("AuditRecord", audit, topic=self._topics.topic_audit)
+        _check_size("audit record", "COACH_AUDIT_BYTES_MAX", key_bytes + len(encoded), self._limits.audit)
+        recommendation = self._framing.encode(
+            "Recommendation", found.recommendation, topic=self._topics.topic_recommendations
+        )
+        _check_size(
+            "recommendation",
+            "COACH_RECOMMENDATION_BYTES_MAX",
+            key_bytes + len(recommendation),
+            self._limits.recommendation,
+        )
+        return encoded, recommendation
+
+
+def _check_size(what: str, setting: str, size_bytes: int, limit_bytes: int) -> None:
+    needed = size_bytes + RECORD_OVERHEAD_BYTES
+    if needed > limit_bytes:
+        reason = (
+            f"the {what} needs {needed} bytes and its topic takes {limit_bytes}; raise {setting} and the topic's limit"
+        )
+        raise RecordTooLarge(reason)
+
+
+def _conflict(one: Answered | Approved) -> Refused:
+    reason = (
+        f"decision_id {one.decision_id} came before with other content within the last COACH_CONFLICT_WINDOW_S; "
+        "give the other decision an id of its own"
+    )
+    outcome = APPROVED if isinstance(one, Approved) else DECLINED
+    return Refused(decision_id=one.decision_id, error=DecisionConflict(reason), outcome=outcome, laps=one.laps)
+
+
+def _refused(decision: Decision | None, error: PoisonError, laps: Laps) -> Refused:
+    if decision is None:
+        return Refused(decision_id=None, error=error, laps=laps)
+    return Refused(decision_id=decision.decision_id, error=error, outcome=decision.outcome, laps=laps)
+
+
+def _place(fault: BaseException) -> str:
+    """Name file, line and function of a fault, without its text."""
+    frames = traceback.extract_tb(fault.__traceback__)
+    if not frames:
+        return "an unknown place"
+    return f"{PurePath(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name}"

@@ -1,0 +1,322 @@
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream.recourse.comparators.people import NEAREST
+from stream.recourse.search.robust_descent import EXCHANGES_MAX, LEAST_STEP, NEIGHBOURS, Aim, Crowd, descend
+from stream.recourse.space.reachable_leaves import within_reach
+from tests.recourse.lenders import Library, Rows
+from tests.recourse.planted import CellsOfRow
+from tests.recourse.planted_moves import Case, case_at_random
+
+LIBRARIES = pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
+SEEDS = st.integers(0, 2**32 - 1)
+ROUNDING = 1e-4  # of float32 distances, relative to the objective
+PLENTY = 1000  # of exchanges
+
+
+class Question:
+    """Someone's descent over planted models, and the same objective in plain Python."""
+
+    def __init__(
+        self, seed: int, library: Library, *, features: int = 3, priced: bool = True, likeness: bool = True
+    ) -> None:
+        """`priced`: whether shortness has a price; `likeness`: whether distance may have one."""
+        rng = np.random.default_rng(seed)
+        self.case: Case = case_at_random(rng, library, models=int(rng.integers(1, 5)), features=features)
+        case = self.case
+        self.start = case.state(rng)
+        spread = np.ptp(case.margins(np.array([case.state(rng) for _ in range(8)])), axis=0)
+        goals = case.margins(self.start[None])[0]
+        goals[0] -= rng.integers(0, 9) / 8 * rng.integers(0, 2)
+        goals[1:] += np.round(8 * rng.uniform(-0.5, 1.0, len(goals) - 1) * spread[1:]) / 8
+        prices = rng.integers(0, 9, 2) / 2 * priced
+        self.aim = Aim(
+            goals=goals,
+            surplus=float(rng.integers(0, 9)) / 8,
+            surplus_price=float(prices[0]),
+            reserve=float(rng.integers(0, 17)) / 8,
+            reserve_price=float(prices[1]),
+            distance_price=float(rng.choice([0.0, 0.5, 4.0])) * likeness,
+        )
+        people = int(rng.integers(0, 41))
+        self.crowd = Crowd(
+            place=self.values(rng, (people, case.features)),
+            nominal=rng.random(case.features) < 0.3,
+            row=self.values(rng, (case.features,)),
+            value=self.values(rng, (int(case.moves.start[case.features]),)),
+            of_cells=self.values(rng, (len(case.moves.cells),)),
+        )
+        for u, unit in enumerate(case.units):
+            first = int(case.moves.first_cell[u])
+            self.crowd.of_cells[first : first + len(unit)] = self.crowd.row[list(unit)]
+
+    @staticmethod
+    def values(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+        """Places at random, some of them none."""
+        found = rng.integers(-8, 9, shape) / 4
+        return np.where(rng.random(shape) < 0.15, np.nan, found).astype(np.float32)
+
+    def descended(self, exchanges: int = PLENTY, starts: CellsOfRow | None = None) -> tuple[float, CellsOfRow]:
+        """What the descent gives, from the one start or from such: objective and state."""
+        given = self.start[None] if starts is None else starts
+        said, state = descend(self.case.leaves(), self.case.moves, self.aim, self.crowd, given.copy(), exchanges)
+        return said, state
+
+    def place(self, state: CellsOfRow) -> Rows:
+        """Where a state lies among people."""
+        case, crowd = self.case, self.crowd
+        start = case.moves.start[: case.features] + state[: case.features]
+        alone = state[: case.features] == case.moves.own[: case.features]
+        x = np.where(alone, crowd.row, crowd.value[start]).astype(np.float64)
+        for u, unit in enumerate(case.units):
+            first = int(case.moves.first_cell[u]) + int(state[case.features + u]) * len(unit)
+            x[list(unit)] = crowd.of_cells[first : first + len(unit)]
+        return x
+
+    def squares(self, state: CellsOfRow) -> list[float]:
+        """The squared distances to everyone in the crowd, in their order."""
+        x, crowd = self.place(state), self.crowd
+        found = []
+        for other in crowd.place.astype(np.float64):
+            total = 0.0
+            for a, b, nominal in zip(x, other, crowd.nominal, strict=True):
+                if np.isnan(a) or np.isnan(b):
+                    total += 0.0 if np.isnan(a) and np.isnan(b) else 1.0
+                else:
+                    total += float(a != b) if nominal else (a - b) ** 2
+            found.append(total)
+        return found
+
+    def distance(self, state: CellsOfRow, known: list[int] | None = None) -> float:
+        """The mean distance to the five nearest, of the whole crowd or of those known."""
+        squares = self.squares(state)
+        nearest = sorted(squares if known is None else [squares[i] for i in known])[:NEAREST]
+        return sum(map(math.sqrt, nearest)) / len(nearest) if nearest else 0.0
+
+    def known(self, state: CellsOfRow) -> list[int]:
+        """Those of the crowd to whom a move from here is measured: the nearest, of equal ones the earlier."""
+        squares = self.squares(state)
+        return sorted(range(len(squares)), key=squares.__getitem__)[:NEIGHBOURS]
+
+    def accepts(self, state: CellsOfRow) -> bool:
+        """Whether the model itself accepts a state."""
+        return bool(self.case.margins(state[None])[0, 0] >= self.aim.goals[0])
+
+    def worth(self, state: CellsOfRow, known: list[int] | None = None) -> float:
+        """The objective in plain Python, distances to the whole crowd or to those known; inf where the model declines."""
+        if not self.accepts(state):
+            return np.inf
+        aim, models = self.aim, range(len(self.aim.goals))
+        asked = [m for m in models if m] or [0]
+        short: list[float] = (aim.goals - self.case.margins(state[None])[0])[asked].tolist()
+        wishes = [
+            aim.surplus_price * max(0.0, one + aim.surplus) + aim.reserve_price * max(0.0, one + aim.reserve)
+            for one in short
+        ]
+        likeness = aim.distance_price * self.distance(state, known) if aim.distance_price else 0.0
+        return self.case.paid(state) + sum(wishes) / len(asked) + likeness
+
+    def is_state(self, state: CellsOfRow) -> bool:
+        """Whether the person can be in a state: each slot at a permitted place, and a unit's members where it has them."""
+        case = self.case
+        together = all(
+            case.way(u, int(state[case.features + u])).tolist() == state[list(unit)].tolist()
+            for u, unit in enumerate(case.units)
+        )
+        members = {j for unit in case.units for j in unit}
+        return together and all(at in case.places(s) for s, at in enumerate(state.tolist()) if s not in members)
+
+    def moved(self, state: CellsOfRow) -> list[CellsOfRow]:
+        """Every state one move away, but for those where a slot comes back to its own place."""
+        case = self.case
+        return [
+            case.after(state, s, place)
+            for s in range(len(state))
+            for place in case.places(s)
+            if place not in (state[s], case.moves.own[s])
+        ]
+
+    def beside(self, state: CellsOfRow) -> list[CellsOfRow]:
+        """Every state one move away, a move given back, and one given back for another."""
+        case, price = self.case, self.case.moves.price
+        back = [
+            case.after(state, s, int(case.moves.own[s]))
+            for s in range(len(state))
+            if state[s] != case.moves.own[s] and np.isfinite(price[case.moves.start[s] + state[s]])
+        ]
+        return [*back, *(one for given in [state, *back] for one in self.moved(given))]
+
+
+@LIBRARIES
+@settings(max_examples=60, deadline=None)
+@given(seed=SEEDS)
+def test_a_descent_is_never_worse_than_its_start_and_worth_what_it_says(library: Library, seed: int) -> None:
+    """Given any models, moves, aim and crowd, the end is a state that the person can be in and the model accepts; its objective in plain Python is the one returned, and no more than the start's."""
+    asked = Question(seed, library)
+    said, state = asked.descended(EXCHANGES_MAX)
+    assert asked.accepts(state)
+    assert asked.is_state(state)
+    assert said == asked.worth(state) <= asked.worth(asked.start)
+
+
+@LIBRARIES
+@settings(max_examples=60, deadline=None)
+@given(seed=SEEDS, priced=st.booleans())
+def test_no_move_and_no_exchange_is_better_than_where_a_descent_ends(
+    library: Library, seed: int, *, priced: bool
+) -> None:
+    """Given any crowd, nothing one move or one exchange away from the end is better by more than the least step, when distances are to those who are near the end."""
+    asked = Question(seed, library, likeness=priced)
+    said, state = asked.descended()
+    known = asked.known(state)
+    assert said == asked.worth(state, known)
+    assert not [one for one in asked.beside(state) if asked.worth(one, known) < said - LEAST_STEP]
+
+
+@LIBRARIES
+@settings(max_examples=60, deadline=None)
+@given(seed=SEEDS)
+def test_without_exchanges_no_single_move_is_better(library: Library, seed: int) -> None:
+    """Given any crowd and no look for an exchange, no single move from the end, but back to the own place, is better by more than the least step; and with such looks the end is no worse."""
+    asked = Question(seed, library)
+    said, state = asked.descended(0)
+    known = asked.known(state)
+    assert not [one for one in asked.moved(state) if asked.worth(one, known) < said - LEAST_STEP]
+    assert asked.descended(1)[0] <= said
+
+
+@LIBRARIES
+@settings(max_examples=150, deadline=None)
+@given(seed=SEEDS, count=st.integers(2, 5), priced=st.booleans())
+def test_of_several_starts_the_best_end_is_kept(library: Library, seed: int, count: int, *, priced: bool) -> None:
+    """Given several starts, each is gone from as if it were alone, and of the best ends that of the earliest start is exchanged from; so the order of starts matters among ends of equal worth only."""
+    asked = Question(seed, library, priced=priced, likeness=priced)  # without prices more ends are worth the same
+    rng = np.random.default_rng(seed)
+    starts = np.array([asked.start, *(asked.case.state(rng) for _ in range(count - 1))])
+    ends = [asked.descended(0, one[None]) for one in starts]
+    first = int(np.argmin([said for said, _ in ends]))
+    said, state = asked.descended(0, starts)
+    assert (said, state.tolist()) == (ends[first][0], ends[first][1].tolist())
+    exchanged, end = asked.descended(EXCHANGES_MAX, starts)
+    again, same_end = asked.descended(EXCHANGES_MAX, state[None])
+    assert (exchanged, end.tolist()) == (again, same_end.tolist())
+    assert exchanged == asked.worth(end) <= min(map(asked.worth, starts))
+    if len({end.tobytes() for worth, end in ends if worth == ends[first][0]}) == 1:
+        turned, other = asked.descended(EXCHANGES_MAX, starts[rng.permutation(count)])
+        assert (turned, other.tolist()) == (exchanged, end.tolist())
+
+
+@LIBRARIES
+@settings(max_examples=60, deadline=None)
+@given(seed=SEEDS)
+def test_a_start_that_is_declined_is_left_for_a_move_that_is_accepted(library: Library, seed: int) -> None:
+    """Given a start that the model declines, the end is accepted where one move from it is; where none is, nor anything one exchange away, the objective is inf and the start stays."""
+    asked = Question(seed, library)
+    asked.aim.goals[0] = asked.case.margins(asked.start[None])[0, 0] + 0.125
+    assert not asked.accepts(asked.start)
+    said, state = asked.descended()
+    assert said == asked.worth(state)
+    near = any(map(asked.accepts, asked.beside(asked.start)))
+    assert np.isfinite(said) == near
+    if not near:
+        assert state.tolist() == asked.start.tolist()
+
+
+@LIBRARIES
+@settings(max_examples=40, deadline=None)
+@given(seed=SEEDS)
+def test_the_order_of_shadows_does_not_matter(library: Library, seed: int) -> None:
+    """Given the same shadows in any order, end and objective are the same."""
+    asked = Question(seed, library)
+    rng, case = np.random.default_rng(seed), asked.case
+    order = np.array([0, *(1 + rng.permutation(len(case.models) - 1)).tolist()])
+    leaves = within_reach(case.joint, case.moves, order)
+    aim = asked.aim._replace(goals=asked.aim.goals[order])
+    worth, state = descend(leaves, case.moves, aim, asked.crowd, asked.start[None].copy(), EXCHANGES_MAX)
+    said, end = asked.descended(EXCHANGES_MAX)
+    assert (worth, state.tolist()) == (said, end.tolist())
+
+
+@LIBRARIES
+@settings(max_examples=40, deadline=None)
+@given(seed=SEEDS)
+def test_where_nothing_else_has_a_price_it_costs_no_more_than_its_start(library: Library, seed: int) -> None:
+    """Given that only effort and actions have a price, the end is accepted and costs no more than the start, whatever the shadows say."""
+    asked = Question(seed, library, priced=False, likeness=False)
+    said, state = asked.descended(EXCHANGES_MAX)
+    assert asked.accepts(state)
+    assert said == asked.case.paid(state) <= asked.case.paid(asked.start)
+
+
+@LIBRARIES
+@settings(max_examples=40, deadline=None)
+@given(seed=SEEDS, wild=st.sampled_from([1e4, -1e6, 1e9]))
+def test_a_value_far_from_everyone_s_misleads_nobody(library: Library, seed: int, wild: float) -> None:
+    """Given a person with a value thousands of scales away, beside which float32 forgets other distances, the end is still worth what is said, and no worse than the start."""
+    asked = Question(seed, library)
+    asked.crowd.row[0] = wild
+    for u, unit in enumerate(asked.case.units):
+        first = int(asked.case.moves.first_cell[u])
+        asked.crowd.of_cells[first : first + len(unit)] = asked.crowd.row[list(unit)]
+    said, state = asked.descended(EXCHANGES_MAX)
+    assert math.isclose(said, asked.worth(state), rel_tol=ROUNDING, abs_tol=1e-12)
+    assert said <= asked.worth(asked.start) * (1 + ROUNDING)
+
+
+@LIBRARIES
+def test_where_all_is_declined_the_state_stays(library: Library) -> None:
+    """Given a goal that nothing reaches, the objective is inf and the start is left as it was."""
+    for seed in range(10):
+        asked = Question(seed, library)
+        asked.aim.goals[0] = 1e6
+        said, state = asked.descended()
+        assert said == np.inf
+        assert state.tolist() == asked.start.tolist()
+
+
+@LIBRARIES
+def test_shadows_pull_and_people_pull(library: Library) -> None:
+    """Given forty questions, where shortness has a price the ends are less short than where it has none, and likewise with distance: some ends differ, and none is worse by its own measure."""
+    shorter, nearer = 0, 0
+    for seed in range(40):
+        asked, plain = Question(seed, library), Question(seed, library, priced=False, likeness=False)
+        assert asked.start.tolist() == plain.start.tolist()
+        _, end = asked.descended()
+        _, cheap = plain.descended()
+        shorter += asked.worth(end) < asked.worth(cheap) - ROUNDING
+        nearer += asked.distance(end) < asked.distance(cheap) - ROUNDING
+    assert shorter > 8
+    assert nearer > 4
+
+
+def digest() -> str:
+    """The ends of sixteen descents, in one digest."""
+    found = hashlib.sha256()
+    libraries: tuple[Library, ...] = ("xgboost", "lightgbm")
+    for library in libraries:
+        for seed in range(8):
+            said, state = Question(seed, library).descended(EXCHANGES_MAX)
+            found.update(np.float64(said).tobytes() + state.tobytes())
+    return found.hexdigest()
+
+
+def test_descents_are_the_same_bytes_in_any_thread_and_process() -> None:
+    """Given the same questions twice, in threads side by side, and in another process with another number of threads, ends and objectives are the same bytes."""
+    own = digest()
+    with ThreadPoolExecutor(2) as threads:
+        assert set(threads.map(lambda _: digest(), range(2))) == {own}
+    asked = "from tests.recourse.search.test_robust_descent import digest; print(digest())"
+    environment = {**os.environ, "NUMBA_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "77"}
+    other = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True, env=environment)
+    assert other.stdout.strip() == own

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream.recourse.space.incremental_margins import Standing, gains_from, go, standing_at
+from stream.recourse.space.reachable_leaves import Leaves
+from tests.recourse.lenders import Library, Rows
+from tests.recourse.planted import CellsOfRow
+from tests.recourse.planted_moves import Case, case_at_random
+
+LIBRARIES = pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
+SEEDS = st.integers(0, 2**32 - 1)
+STATES, STEPS = 24, 12
+
+
+def gains_at(case: Case, leaves: Leaves, here: Standing) -> Rows:
+    """The gains of every place, into an array that held something else. Shape: (places, models)."""
+    gains = np.full((int(case.moves.start[-1]), len(case.models)), np.nan)
+    gains_from(leaves, case.moves, here, gains)
+    return gains
+
+
+def ways(case: Case) -> list[tuple[int, int]]:
+    """Every permitted place of every slot, the own one too, be it that of missing."""
+    return [(slot, place) for slot in range(len(case.moves.own)) for place in case.places(slot)]
+
+
+def ways_by_themselves(case: Case) -> list[tuple[int, int]]:
+    """The same, without the own places of features that move with others: what they do is not theirs."""
+    together = {j for unit in case.units for j in unit}
+    return [(slot, place) for slot, place in ways(case) if slot not in together]
+
+
+def check_against_scoring(case: Case, leaves: Leaves, here: Standing, state: CellsOfRow) -> None:
+    """Compare totals and gains with what scoring the rows gives."""
+    [total] = case.margins(state[None])
+    assert here.totals.tolist() == total.tolist()
+    gains, out = gains_at(case, leaves, here), ways_by_themselves(case)
+    moved = case.margins(np.array([case.after(state, slot, place) for slot, place in out]))
+    at = [int(case.moves.start[slot]) + place for slot, place in out]
+    assert gains[at].tolist() == (moved - total).tolist()
+
+
+@LIBRARIES
+@settings(max_examples=100, deadline=None)
+@given(seed=SEEDS, models=st.integers(1, 4))
+def test_totals_and_gains_are_those_that_scoring_the_rows_gives(library: Library, seed: int, models: int) -> None:
+    """Given any models and moves, of features and of units, totals are each model's exact margin in every state, and every permitted move, back to missing too, gains what the margin is after it less what it was before."""
+    rng = np.random.default_rng(seed)
+    case = case_at_random(rng, library, models=models)
+    leaves = case.leaves()
+    for state in case.some_states(rng, STATES):
+        check_against_scoring(case, leaves, standing_at(leaves, case.moves, state), state)
+
+
+@LIBRARIES
+@settings(max_examples=60, deadline=None)
+@given(seed=SEEDS, models=st.integers(1, 4))
+def test_who_comes_from_missing_can_go_back_there(library: Library, seed: int, models: int) -> None:
+    """Given a person of whom nothing is known, totals and gains are exact wherever they go, and what was gained is lost on the way back."""
+    rng = np.random.default_rng(seed)
+    case = case_at_random(rng, library, models=models)
+    moves = case.moves
+    for slot in range(case.features):
+        first, end = moves.start[slot : slot + 2]
+        if not any(slot in unit for unit in case.units):
+            moves.own[slot] = end - first - 1
+            moves.price[end - 1] = 0.0
+    leaves = case.leaves()
+    for state in case.some_states(rng, STATES):
+        check_against_scoring(case, leaves, standing_at(leaves, moves, state), state)
+    here = standing_at(leaves, moves, moves.own)
+    for slot, place in ways_by_themselves(case):
+        there = standing_at(leaves, moves, case.after(moves.own, slot, place))
+        back = gains_at(case, leaves, there)[int(moves.start[slot] + moves.own[slot])]
+        out = gains_at(case, leaves, here)[int(moves.start[slot]) + place]
+        assert back.tolist() == (-out).tolist()
+
+
+@LIBRARIES
+@settings(max_examples=100, deadline=None)
+@given(seed=SEEDS, models=st.integers(1, 4))
+def test_however_one_gets_there_one_stands_as_if_always_there(library: Library, seed: int, models: int) -> None:
+    """Given any moves one after another, the members of a unit before it or after it, all that is kept equals what standing there afresh gives."""
+    rng = np.random.default_rng(seed)
+    case = case_at_random(rng, library, models=models)
+    leaves, state = case.leaves(), case.state(rng)
+    here = standing_at(leaves, case.moves, state)
+    assert not np.shares_memory(here.place, state)
+    for _ in range(STEPS):
+        slot, place = ways(case)[int(rng.integers(len(ways(case))))]
+        if slot < case.features and any(slot in unit for unit in case.units):
+            continue
+        state = case.after(state, slot, place)
+        for moved in rng.permutation(np.flatnonzero(here.place != state)).tolist():
+            go(leaves, case.moves, here, moved, int(state[moved]))
+        fresh = standing_at(leaves, case.moves, state)
+        for name in Standing._fields:
+            assert getattr(here, name).tolist() == getattr(fresh, name).tolist(), name
+        assert gains_at(case, leaves, here).tolist() == gains_at(case, leaves, fresh).tolist()
+
+
+@LIBRARIES
+@settings(max_examples=60, deadline=None)
+@given(seed=SEEDS, models=st.integers(1, 4))
+def test_to_stay_changes_and_gains_nothing(library: Library, seed: int, models: int) -> None:
+    """Given anyone, going to where a slot is leaves everything as it is, and gains nothing for any model."""
+    rng = np.random.default_rng(seed)
+    case = case_at_random(rng, library, models=models)
+    leaves, state = case.leaves(), case.state(rng)
+    here, fresh = (standing_at(leaves, case.moves, state) for _ in range(2))
+    gains = gains_at(case, leaves, here)
+    for slot, place in enumerate(state.tolist()):
+        go(leaves, case.moves, here, slot, place)
+        assert not gains[case.moves.start[slot] + place].any()
+    assert [kept.tolist() for kept in here] == [wanted.tolist() for wanted in fresh]
