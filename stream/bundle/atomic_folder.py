@@ -16,7 +16,7 @@ FOLDER_MODE: Final = 0o755  # a temporary folder is its owner's alone; a finishe
 
 
 @contextmanager
-def made_whole(folder: Path) -> Iterator[Path]:
+def atomic_folder(folder: Path) -> Iterator[Path]:
     """Give a temporary folder to fill; at the end it becomes `folder`, or vanishes if filling it failed.
 
     Raises: ConfigurationError where `folder` is there already and not empty, or its parent cannot be written.

@@ -17,7 +17,7 @@ from stream.bundle.advice.claims import ClaimColumn, ClaimReport, check_claims
 from stream.bundle.advice.pool_rank import PoolRank, rank_pool
 from stream.bundle.advice.unsaid import Unsaid, unsaid
 from stream.bundle.advice.untrue_ratios import UntrueRatio, untrue_ratios
-from stream.bundle.atomic_folder import made_whole, refuse_occupied
+from stream.bundle.atomic_folder import atomic_folder, refuse_occupied
 from stream.bundle.build_inputs import BuildInputs, InputPaths, Progress, check_missing, read_inputs
 from stream.bundle.gate.kept_probes import PROBES
 from stream.bundle.gate.probe import ProbeReport, probe
@@ -132,7 +132,7 @@ def build_bundle(  # noqa: PLR0913 - one keyword per flag of `coach bundle build
     accepted = _accepted(matrix, turn.cutoff, policy, pool)
     audit = _audit_size(forest, rules, policy, record_bytes_max, decision_bytes_max)
     shadowed = build_shadows(asked, given, turn.cutoff, progress)
-    with _told_of_the_disk(out_dir), made_whole(out_dir) as draft:
+    with _told_of_the_disk(out_dir), atomic_folder(out_dir) as draft:
         progress("writing", 0, 1)
         arrays = {LEAF_MATRIX: matrix.arrays(), PROBES: report.kept.arrays()}
         files = _write(draft, given.files | shadowed.files, arrays)

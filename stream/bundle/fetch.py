@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import fsspec
 
-from stream.bundle.atomic_folder import made_whole
+from stream.bundle.atomic_folder import atomic_folder
 from stream.bundle.manifest import MANIFEST, READ_BYTES, FileEntry, decode_manifest, digest_of
 from stream.bundle.uris import without_secrets
 from stream.errors import BundleUnavailable, CorruptionError, DiskUnavailable
@@ -34,7 +34,7 @@ def fetch_bundle(uri: str, into: Path, *, bundle_sha256: str | None = None) -> s
         raise CorruptionError(message)
     manifest = decode_manifest(content, shown)
     try:
-        with made_whole(into) as draft:
+        with atomic_folder(into) as draft:
             (draft / MANIFEST).write_bytes(content)
             for path, entry in sorted(manifest["files"].items()):
                 (draft / path).parent.mkdir(parents=True, exist_ok=True)

@@ -25,7 +25,7 @@ from stream.runtime.connections import connect_redis, framing_of, kafka_properti
 from stream.runtime.kafka.dead_letters import MESSAGE_CHARACTERS_MAX
 from stream.runtime.kafka.delivery import KafkaDelivery
 from stream.runtime.kafka.topics import TopicKeeper
-from stream.runtime.retry import Patience
+from stream.runtime.retry import Retry
 from stream.runtime.settings import Settings, read_settings
 from stream.times import time_ms
 
@@ -179,7 +179,7 @@ def redrive(
             delivery=KafkaDelivery(properties, delivery_timeout_s=settings.delivery_timeout_s),
             originals=originals,
             receipts=Receipts(connect_redis(settings), topic),
-            patience=lambda: Patience(total_s=settings.outage_max_s, pause_max_s=settings.retry_delay_max_s),
+            retry=lambda: Retry(total_s=settings.outage_max_s, pause_max_s=settings.retry_delay_max_s),
             account=account,
         )
     finally:

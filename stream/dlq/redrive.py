@@ -19,7 +19,7 @@ from stream.errors import ConfigurationError, RedisUnavailable
 from stream.events import DeadLetter
 from stream.runtime.kafka.dead_letters import REDRIVE_HEADER
 from stream.runtime.kafka.delivery import Delivers, Output
-from stream.runtime.retry import Patience
+from stream.runtime.retry import Retry
 
 BATCH: Final = 200
 REDRIVES_MAX: Final = 16  # a record that died this often dies for a reason that a redrive does not mend
@@ -64,7 +64,7 @@ def send_back(
     delivery: Delivers,
     originals: Originals,
     receipts: Receipts,
-    patience: Callable[[], Patience],
+    retry: Callable[[], Retry],
     account: Account,
 ) -> None:
     """Send letters back, a batch at a time: delivered and acknowledged, then its receipts.
@@ -91,7 +91,7 @@ def send_back(
         if redrive.dry_run:
             account.sent += len(outputs)
             continue
-        never = {id(one.output): one.reason for one in delivery.deliver(list(outputs.values()), patience())}
+        never = {id(one.output): one.reason for one in delivery.deliver(list(outputs.values()), retry())}
         account.refused += [f"{place}: {never[id(one)]}" for place, one in outputs.items() if id(one) in never]
         done = [place for place, one in outputs.items() if id(one) not in never]
         account.sent += len(done)

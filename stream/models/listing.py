@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from stream.errors import RedisUnavailable
 from stream.models.bundle_cache import holds_bundle, read_pointer
-from stream.models.model_table import Publication
+from stream.models.model_table import PublicationAtEpoch
 from stream.models.publishing import read_models
 from stream.models.serving import Serving, announced
 from stream.runtime.connections import connect_redis
@@ -20,7 +20,7 @@ CacheState: TypeAlias = Literal["held", "absent", "unknown"]
 class Listed:
     """One publication. `known_by` and `open_in` are names of workers; `current`: the model's pointer in Redis names it."""
 
-    publication: Publication
+    publication: PublicationAtEpoch
     cache: CacheState = "unknown"
     current: bool = False
     known_by: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ from stream.times import rfc3339, time_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Publication:
+class PublicationAtEpoch:
     """One record of the models topic; `epoch` is its offset there."""
 
     published: ModelPublished
@@ -33,8 +33,8 @@ class ModelTable:
     def __init__(self) -> None:
         """Empty."""
         self._lock = threading.Lock()
-        self._by_key: dict[bytes, Publication] = {}
-        self._by_version: dict[tuple[str, str], list[Publication]] = {}
+        self._by_key: dict[bytes, PublicationAtEpoch] = {}
+        self._by_version: dict[tuple[str, str], list[PublicationAtEpoch]] = {}
         self._changes = 0
 
     @property
@@ -49,9 +49,9 @@ class ModelTable:
         with self._lock:
             return max((one.epoch for one in self._by_key.values()), default=-1)
 
-    def learn(self, published: ModelPublished, epoch: int) -> Publication:
+    def learn(self, published: ModelPublished, epoch: int) -> PublicationAtEpoch:
         """Take in a publication, unless a later one of the same revision is known."""
-        publication = Publication(
+        publication = PublicationAtEpoch(
             published=published, epoch=epoch, effective_from_ms=time_ms(published["effective_from"])
         )
         key = models_key(published["model_id"], published["model_version"], published["revision"])
@@ -68,7 +68,7 @@ class ModelTable:
             self._by_key.pop(key, None)
             self._index()
 
-    def resolve(self, model_id: str, model_version: str, event_time_ms: int) -> Publication:
+    def resolve(self, model_id: str, model_version: str, event_time_ms: int) -> PublicationAtEpoch:
         """Find the publication that answers a decision of this time.
 
         Raises: ModelNotPublished, saying whether the version or only an effective revision is missing.
@@ -88,14 +88,14 @@ class ModelTable:
         )
         raise ModelNotPublished(reason)
 
-    def publications(self) -> list[Publication]:
+    def publications(self) -> list[PublicationAtEpoch]:
         """All of them, in the order in which they were published."""
         with self._lock:
             return sorted(self._by_key.values(), key=lambda one: one.epoch)
 
     def _index(self) -> None:
         """Sort anew: publications are few and rare, look-ups are neither."""
-        by_version: dict[tuple[str, str], list[Publication]] = {}
+        by_version: dict[tuple[str, str], list[PublicationAtEpoch]] = {}
         for one in sorted(self._by_key.values(), key=lambda one: -one.published["revision"]):
             by_version.setdefault((one.published["model_id"], one.published["model_version"]), []).append(one)
         self._by_version = by_version

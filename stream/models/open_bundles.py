@@ -64,7 +64,7 @@ def check_folder(folder: Path) -> None:
         raise ConfigurationError(reason) from error
 
 
-class BundleShelf:
+class OpenBundles:
     """Keeps the `models_max` bundles that were asked for last open; used by one thread at a time."""
 
     def __init__(self, folder: Path, client: redis.Redis, *, models_max: int, chunk_bytes: int = CHUNK_BYTES) -> None:

@@ -25,7 +25,7 @@ from stream.errors import ConfigurationError, KafkaUnavailable
 from stream.events import ModelPublished
 from stream.models.bundle_cache import flip_pointer, publish_bundle
 from stream.models.model_reader import ModelReader
-from stream.models.model_table import ModelTable, Publication, models_key
+from stream.models.model_table import ModelTable, PublicationAtEpoch, models_key
 from stream.runtime.connections import connect_redis, framing_of, kafka_properties, once_registry_answers
 from stream.runtime.kafka.topics import TopicKeeper
 from stream.runtime.settings import Settings
@@ -60,7 +60,7 @@ def publish(
     *,
     progress: Progress = lambda _done, _total: None,
     tell: Tell = lambda _why: None,
-) -> Publication:
+) -> PublicationAtEpoch:
     """Publish a bundle; return its publication with the epoch. `tell` hears why it is effective from when it is.
 
     Raises: BundleUnavailable or CorruptionError when there is no whole bundle at the URI; MachineMismatch when this

@@ -21,7 +21,7 @@ from stream.notify.transports.transport import Bounced, NotNow, Transport
 from stream.runtime.kafka.dead_letters import dead_letter, dead_letter_without_value
 from stream.runtime.kafka.delivery import Delivers, Output
 from stream.runtime.kafka.inbound import Inbound
-from stream.runtime.retry import Patience
+from stream.runtime.retry import Retry
 from stream.runtime.settings import Settings
 from stream.wire.framing import Framing
 
@@ -75,7 +75,7 @@ class HandingOver:
         self._prove = prove
         self._now_ms = now_ms
 
-    def hand_over(self, job: Job, patience: Patience) -> Notice:
+    def hand_over(self, job: Job, retry: Retry) -> Notice:
         """Bring a letter out, and record it; return its notice.
 
         Raises: PoisonError, NotNow, DependencyError, NotOurs, Abandoned. The job remembers how far it came.
@@ -86,18 +86,18 @@ class HandingOver:
             job.channel = draft.way.channel
             self._check_size(job, draft)
             self._prove(job.record.partition)
-            self._begin(job, draft, patience)
+            self._begin(job, draft, retry)
             self._prove(job.record.partition)
             job.outcome = self._out(job, draft)
-        self.record(job.outcome, patience)
+        self.record(job.outcome, retry)
         return job.outcome
 
-    def record(self, one: Notice, patience: Patience) -> None:
+    def record(self, one: Notice, retry: Retry) -> None:
         """Write a notice, wait until the brokers have it, and take it into the index.
 
         Raises: DependencyError, Abandoned; ConfigurationError where the topic refuses it for good.
         """
-        refused = self._delivery.deliver([self._output(one)], patience)
+        refused = self._delivery.deliver([self._output(one)], retry)
         if refused:
             msg = (
                 f"the topic {self._service.topic_notices} refuses the notice of a letter that went out: {refused[0].reason}; "
@@ -106,23 +106,21 @@ class HandingOver:
             raise ConfigurationError(msg)
         self._index.add([one])
 
-    def bury(
-        self, record: Inbound, error: PoisonError, *, attempts: int, failed: Notice | None, patience: Patience
-    ) -> None:
+    def bury(self, record: Inbound, error: PoisonError, *, attempts: int, failed: Notice | None, retry: Retry) -> None:
         """Write a dead letter, and after it the notice that says so. Raises: as `record`."""
         topic, now_ms, framing = self._service.topic_dlq, self._now_ms(), self._framing
         letter = dead_letter(record, error, topic=topic, attempts=attempts, now_ms=now_ms, framing=framing)
-        refused = self._delivery.deliver([letter], patience)
+        refused = self._delivery.deliver([letter], retry)
         if refused:
             letter = dead_letter_without_value(
                 record, error, topic=topic, attempts=attempts, now_ms=now_ms, framing=framing
             )
-            refused = self._delivery.deliver([letter], patience)
+            refused = self._delivery.deliver([letter], retry)
         if refused:
             msg = f"the topic {self._service.topic_dlq} refuses a dead letter: {refused[0].reason}"
             raise ConfigurationError(msg)
         if failed is not None:
-            self.record(failed, patience)
+            self.record(failed, retry)
 
     def _look_up(self, job: Job) -> None:
         """Take up what an earlier try left: then this letter is of its date, so that two would be the same."""
@@ -135,7 +133,7 @@ class HandingOver:
         else:
             job.written_ms = self._now_ms()
 
-    def _begin(self, job: Job, draft: Draft, patience: Patience) -> None:
+    def _begin(self, job: Job, draft: Draft, retry: Retry) -> None:
         """Say on the topic that a letter is about to go; once a job."""
         if job.begun:
             return
@@ -147,7 +145,7 @@ class HandingOver:
             way=draft.way,
             duplicate_possible=job.duplicate_possible,
         )
-        self.record(begun, patience)
+        self.record(begun, retry)
         job.begun = True
 
     def _out(self, job: Job, draft: Draft) -> Notice:

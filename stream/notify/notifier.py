@@ -21,7 +21,7 @@ from stream.notify.transports.transport import NotNow
 from stream.notify.warnings import Languages
 from stream.runtime.counters import Counters
 from stream.runtime.kafka.inbound import Inbound
-from stream.runtime.retry import Patience
+from stream.runtime.retry import Retry
 from stream.times import time_ms
 from stream.wire.framing import Framing
 
@@ -44,12 +44,12 @@ class Notifier:
         framing: Framing,
         counters: Counters,
         settled: Callable[[Inbound], None],
-        patience: Callable[[int], Patience],
+        retry: Callable[[int], Retry],
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         clock: Callable[[], float] = time.monotonic,
         chance: random.Random | None = None,
     ) -> None:
-        """`patience` gives that of one record, by its partition; `settled` hears of what needs no more."""
+        """`retry` gives that of one record, by its partition; `settled` hears of what needs no more."""
         self._settings = settings
         self._handing_over = handing_over
         self._index = index
@@ -57,7 +57,7 @@ class Notifier:
         self._counters = counters
         self._languages = Languages(counters)
         self._settled = settled
-        self._patience = patience
+        self._retry = retry
         self._now_ms = now_ms
         self._clock = clock
         self._chance = chance or random.Random()  # noqa: S311 - when to try again is no secret
@@ -75,11 +75,11 @@ class Notifier:
     def take(self, record: Inbound) -> None:
         """Deal with one record.
 
-        Raises: DependencyError when patience ends, Abandoned at a stop; ConfigurationError, CorruptionError.
+        Raises: DependencyError when retry ends, Abandoned at a stop; ConfigurationError, CorruptionError.
         """
         self._counters.add("notify_read_total")
         try:
-            recommendation = self._read(record, self._patience(record.partition))
+            recommendation = self._read(record, self._retry(record.partition))
         except PoisonError as error:
             self._bury(record, error, None, attempts=1)
             return
@@ -113,9 +113,9 @@ class Notifier:
                 del self._waiting[one]
 
     def _try(self, job: Job) -> None:
-        patience = self._patience(job.record.partition)
+        retry = self._retry(job.record.partition)
         try:
-            self._one_try(job, patience)
+            self._one_try(job, retry)
         except NotOurs:  # or not yet again: a rebalance decides, and `drop` hears of it
             job.due_s = self._clock() + NOT_OURS_PAUSE_S
             self._waiting[job.notice_id] = job
@@ -132,16 +132,16 @@ class Notifier:
             self._fail(job, UnexpectedFault(f"a fault of this software: {type(fault).__name__}"))
         self._finish(job)
 
-    def _one_try(self, job: Job, patience: Patience) -> None:
+    def _one_try(self, job: Job, retry: Retry) -> None:
         """Try until nothing that everything waits for is away."""
 
         def once() -> None:
-            if not self._known(job, patience):
-                self._tell(job, self._handing_over.hand_over(job, patience))
+            if not self._known(job, retry):
+                self._tell(job, self._handing_over.hand_over(job, retry))
 
-        patience.outlast(once)
+        retry.outlast(once)
 
-    def _known(self, job: Job, patience: Patience) -> bool:
+    def _known(self, job: Job, retry: Retry) -> bool:
         """Whether the decision has its letter, or may have another one; a different answer is reported, once."""
         known = self._index.known(job.notice_id)
         answer = answer_sha256(job.recommendation)
@@ -153,7 +153,7 @@ class Notifier:
             self._skip_quietly(job, "different_answer_again")
         else:
             withheld = notice(job.recommendation, status="withheld_different_answer", now_ms=self._now_ms())
-            self._handing_over.record(withheld, patience)
+            self._handing_over.record(withheld, retry)
             self._counters.add("notices_withheld_total")
             log.warning(
                 "notice.withheld_different_answer",
@@ -243,10 +243,8 @@ class Notifier:
         attempts: int,
         decision_id: str | None = None,
     ) -> None:
-        patience = self._patience(record.partition)
-        patience.outlast(
-            lambda: self._handing_over.bury(record, error, attempts=attempts, failed=failed, patience=patience)
-        )
+        retry = self._retry(record.partition)
+        retry.outlast(lambda: self._handing_over.bury(record, error, attempts=attempts, failed=failed, retry=retry))
         self._counters.add("notices_dead_total", reason=error.reason)
         where = {"partition": record.partition, "offset": record.offset}
         log.warning(
@@ -255,13 +253,13 @@ class Notifier:
         if failed is None:
             self._settled(record)
 
-    def _read(self, record: Inbound, patience: Patience) -> Recommendation:
+    def _read(self, record: Inbound, retry: Retry) -> Recommendation:
         value = record.value
         if value is None:
             msg = "the record has no value"
             raise MalformedRecord(msg)
         # A schema registry may have to be asked.
-        name, found = patience.outlast(lambda: self._framing.decode(value, topic=record.topic))
+        name, found = retry.outlast(lambda: self._framing.decode(value, topic=record.topic))
         if name != "Recommendation":
             msg = f"the record is of the kind {name}; expected Recommendation"
             raise MalformedRecord(msg)

@@ -38,7 +38,7 @@ from stream.runtime.kafka.delivery import KafkaDelivery
 from stream.runtime.kafka.lag import LagWatch
 from stream.runtime.kafka.start_offsets import ensure_start_offsets
 from stream.runtime.kafka.topics import TopicKeeper
-from stream.runtime.retry import Abandoned, Patience
+from stream.runtime.retry import Abandoned, Retry
 from stream.runtime.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -138,7 +138,7 @@ class NotifierProcess:
             framing=framing,
             counters=self._counters,
             settled=reading.settled,
-            patience=lambda partition: self._patience(reading, partition),
+            retry=lambda partition: self._retry(reading, partition),
         )
         self._serve(reading, reader, notifier, index)
 
@@ -202,7 +202,7 @@ class NotifierProcess:
             notifier.take(record)
 
     def _catch_up(self, reading: Reading, reader: NoticeReader) -> None:
-        count = self._patience(reading, None).outlast(lambda: reader.catch_up(lambda: self._alive(reading)))
+        count = self._retry(reading, None).outlast(lambda: reader.catch_up(lambda: self._alive(reading)))
         log.info("notify.notices_read", extra={"count": count})
 
     def _alive(self, reading: Reading) -> None:
@@ -220,7 +220,7 @@ class NotifierProcess:
         except KafkaUnavailable as away:  # tried again in a moment; sending needs proof, and so waits
             log.warning("notify.not_committed", extra={"why": str(away)})
 
-    def _patience(self, reading: Reading, partition: int | None) -> Patience:
+    def _retry(self, reading: Reading, partition: int | None) -> Retry:
         """The waiting for one record: it goes on polling, and ends when the partition is no longer ours."""
 
         def told(error: DependencyError, waited_s: float) -> None:
@@ -235,7 +235,7 @@ class NotifierProcess:
             time.sleep(max(0.0, seconds - (time.monotonic() - began_s)))
 
         self._waiting_out = ""
-        return Patience(
+        return Retry(
             total_s=self._service.outage_max_s,
             pause_max_s=self._service.retry_delay_max_s,
             abandoned=lambda: self._deadlines.is_over or (partition is not None and partition not in reading.owned),

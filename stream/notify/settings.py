@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 from stream.notify.notices.record import Channel
 from stream.runtime.settings import Settings, topic_name
-from stream.runtime.settings_reader import About, read_described, refuse
+from stream.runtime.settings_reader import About, read_settings_class, refuse
 
 PART: Final = "NOTIFY_"
 SUBJECT_REF: Final = "{subject_ref}"  # where a look-up's URL takes the pseudonym
@@ -182,11 +182,11 @@ class NotifySettings:
 
 
 def read_notify_settings(environment: Mapping[str, str] | None = None, **flags: object) -> NotifySettings:
-    """Read the notifier's settings, as `read_described` does.
+    """Read the notifier's settings, as `read_settings_class` does.
 
     Raises: ConfigurationError that names every wrong setting, what is wrong, and what it takes.
     """
-    settings, wrong = read_described(NotifySettings, environment, flags, part=PART)
+    settings, wrong = read_settings_class(NotifySettings, environment, flags, part=PART)
     refuse([*wrong, *_contradictions(settings)])
     return settings
 

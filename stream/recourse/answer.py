@@ -18,7 +18,7 @@ from stream.recourse.explain.reasons import principal_reasons, reasons_ledger, s
 from stream.recourse.model import PublishedModel
 from stream.recourse.record.records import Scored, body_of, recommendation_of, recommended_tier, tier_of
 from stream.recourse.search.tier_targets import targets_of
-from stream.recourse.space.person_reach import reach_of
+from stream.recourse.space.person_reach import person_reach
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,10 +106,10 @@ def _explain(
     recommendation["reasons"] = [
         {"code": r["code"], "text": r["text"], "feature": r["feature"]} for r in body["reasons"]
     ]
-    reach = reach_of(
+    reach = person_reach(
         model.rules,
         model.matrix,
-        model.landings,
+        model.cell_targets,
         row=scored.row,
         cells=model.cells.of(scored.row[None])[0],
         mutability=mutability,

@@ -21,11 +21,11 @@ from stream.recourse.rules.features import FeatureRules
 from stream.recourse.rules.policy import Policy
 from stream.recourse.search import proof
 from stream.recourse.search.least_effort import least_effort
-from stream.recourse.search.robust_space import LastingSpace, lasting_space
+from stream.recourse.search.robust_space import RobustSpace, robust_space
 from stream.recourse.search.shadows import NO_SHADOWS, Shadows
 from stream.recourse.space.margin_profiles import CellTrees, cell_trees, is_searchable
 from stream.recourse.space.moves import no_moves
-from stream.recourse.space.person_reach import Landings, landings_of
+from stream.recourse.space.person_reach import CellTargets, cell_targets_of
 
 BANDS_KEPT_MAX = 16  # cutoffs whose bands are remembered; lenders use a handful of thresholds
 
@@ -39,8 +39,8 @@ class PublishedModel:
     units: LeafUnits
     cells: Cells
     trees: CellTrees  # in which the near tier is searched for
-    lasting: LastingSpace | None  # in which mid and far are; None for trees too deep to search
-    landings: Landings
+    robust: RobustSpace | None  # in which mid and far are; None for trees too deep to search
+    cell_targets: CellTargets
     link: Link
     rules: FeatureRules
     policy: Policy
@@ -100,20 +100,20 @@ def published_model(  # noqa: PLR0913 - each is a part of a bundle
     link = link_of(forest)
     trees = cell_trees(forest, cells, policy.sign, [list(unit.members) for unit in rules.units])
     asked = (forest, *shadows.forests)
-    lasting = None
+    robust = None
     if all(is_searchable(one) for one in asked):
         cutoff = link.cutoff(threshold, threshold_scale, policy.approve)
-        lasting = lasting_space(asked, rules, matrix, link=link, policy=policy, cutoff=cutoff)
-        have_compiled(forest, trees, lasting)
+        robust = robust_space(asked, rules, matrix, link=link, policy=policy, cutoff=cutoff)
+        warm_up(forest, trees, robust)
     return PublishedModel(
         identity=identity,
         forest=forest,
         units=leaf_units(forest),
         cells=cells,
         trees=trees,
-        landings=landings_of(rules, cells, matrix),
+        cell_targets=cell_targets_of(rules, cells, matrix),
         link=link,
-        lasting=lasting,
+        robust=robust,
         rules=rules,
         policy=policy,
         matrix=matrix,
@@ -125,8 +125,8 @@ def published_model(  # noqa: PLR0913 - each is a part of a bundle
     )
 
 
-def have_compiled(forest: Forest, trees: CellTrees, lasting: LastingSpace) -> None:
+def warm_up(forest: Forest, trees: CellTrees, robust: RobustSpace) -> None:
     """Search once where nothing is permitted: the first person asked for need not wait seconds for the compiler."""
     least_effort(trees, no_moves(trees), 1.0)
-    proof.have_compiled(forest, trees)
-    lasting.have_compiled()
+    proof.warm_up(forest, trees)
+    robust.warm_up()

@@ -15,7 +15,7 @@ from typing import Final
 from stream.errors import ConfigurationError, shown
 from stream.runtime.clients import GROUPLESS
 from stream.runtime.kafka.delivery import Delivers, Output, Undeliverable
-from stream.runtime.retry import Patience
+from stream.runtime.retry import Retry
 from stream.runtime.settings import REPLAY_MARK, Settings
 from stream.runtime.settings_reader import PREFIX, described
 
@@ -99,7 +99,7 @@ class FencedDelivery:
         self._delivery = delivery
         self._allowed = frozenset(topics.all)
 
-    def deliver(self, outputs: Sequence[ReplayOutput], patience: Patience) -> list[Refusal]:
+    def deliver(self, outputs: Sequence[ReplayOutput], retry: Retry) -> list[Refusal]:
         """Return what can never be delivered, once all else is acknowledged by the brokers.
 
         Raises: ConfigurationError for an output of another run; as `Delivers.deliver` does.
@@ -117,7 +117,7 @@ class FencedDelivery:
             ): one
             for one in outputs
         }
-        refused: list[Undeliverable] = self._delivery.deliver(list(sent), patience)
+        refused: list[Undeliverable] = self._delivery.deliver(list(sent), retry)
         return [Refusal(sent[one.output], one.reason) for one in refused]
 
 

@@ -24,7 +24,7 @@ from stream.replay.sources.records import Raw
 from stream.replay.sources.source import Chunk
 from stream.runtime.kafka.dead_letters import SOFTWARE_VERSION, dead_letter, dead_letter_without_value
 from stream.runtime.kafka.inbound import Inbound
-from stream.runtime.retry import Patience
+from stream.runtime.retry import Retry
 from stream.wire.framing import Framing
 
 Judged: TypeAlias = tuple[Raw, Verdict]
@@ -54,7 +54,7 @@ class ToTopics:
 
     def write(self, chunk: Chunk, judged: Sequence[Judged]) -> list[Judged]:  # noqa: ARG002 - topics know no chunks
         """See `WritesChunks`."""
-        patience = Patience(total_s=self.outage_max_s, pause_max_s=self.retry_delay_max_s)
+        retry = Retry(total_s=self.outage_max_s, pause_max_s=self.retry_delay_max_s)
         settled = list(judged)
         for topic, record in ((self.topics.audit, "AuditRecord"), (self.topics.recommendations, "Recommendation")):
             places = {
@@ -62,7 +62,7 @@ class ToTopics:
                 for place, (raw, verdict) in enumerate(settled)
                 if verdict.answer is not None
             }
-            for one in self.delivery.deliver(list(places), patience):
+            for one in self.delivery.deliver(list(places), retry):
                 raw, verdict = settled[places[one.output]]
                 error = DeliveryRefused(
                     f"topic {topic.name} refuses the record of {len(one.output.value)} bytes for good: {one.reason}"
@@ -71,7 +71,7 @@ class ToTopics:
                     raw,
                     replace(refused(verdict.decision_id, error), conflict=verdict.conflict),
                 )
-        self._write_dead_letters([(raw, one.error) for raw, one in settled if one.error is not None], patience)
+        self._write_dead_letters([(raw, one.error) for raw, one in settled if one.error is not None], retry)
         return settled
 
     def _output(self, topic: ReplayTopic, record: str, raw: Raw, verdict: Verdict) -> ReplayOutput:
@@ -82,7 +82,7 @@ class ToTopics:
             value = self.framing.encode("Recommendation", recommendation(verdict, topic.run_id), topic=topic.name)
         return ReplayOutput(topic=topic, key=key, value=value)
 
-    def _write_dead_letters(self, dead: Sequence[tuple[Raw, PoisonError]], patience: Patience) -> None:
+    def _write_dead_letters(self, dead: Sequence[tuple[Raw, PoisonError]], retry: Retry) -> None:
         topic, now_ms = self.topics.dlq, time.time_ns() // 1_000_000
         letters = {}
         for raw, error in dead:
@@ -91,13 +91,13 @@ class ToTopics:
             )
             letters[ReplayOutput(topic=topic, key=letter.key, value=letter.value)] = raw, error
         shorter = []
-        for unkept in self.delivery.deliver(list(letters), patience):
+        for unkept in self.delivery.deliver(list(letters), retry):
             raw, error = letters[unkept.output]
             letter = dead_letter_without_value(
                 _inbound(raw), error, topic=topic.name, attempts=1, now_ms=now_ms, framing=self.framing
             )
             shorter.append(ReplayOutput(topic=topic, key=letter.key, value=letter.value))
-        for lost in self.delivery.deliver(shorter, patience) if shorter else ():
+        for lost in self.delivery.deliver(shorter, retry) if shorter else ():
             reason = (
                 f"topic {topic.name} refuses a dead letter of {len(lost.output.value)} bytes ({lost.reason}); raise "
                 "its max.message.bytes and start this run again with the same --run-id"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from stream.errors import ConfigurationError, KafkaUnavailable
-from stream.models.open_bundles import BundleShelf, check_folder
+from stream.models.open_bundles import OpenBundles, check_folder
 from stream.models.publishing import read_models
 from stream.replay.fence import FencedDelivery, ReplayTopics, replay_topics
 from stream.replay.judge.answered import answered_in
@@ -158,7 +158,7 @@ class _Work:
     def published(self) -> Published:
         """Read what is published; the shelf opens bundles as a worker does."""
         check_folder(self.settings.bundle_dir)
-        shelf = BundleShelf(
+        shelf = OpenBundles(
             self.settings.bundle_dir,
             connect_redis(self.settings),
             models_max=self.settings.models_max,

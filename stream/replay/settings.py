@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
-from stream.runtime.settings_reader import About, read_described, refuse
+from stream.runtime.settings_reader import About, read_settings_class, refuse
 
 PART: Final = "REPLAY_"
 
@@ -30,10 +30,10 @@ class ReplaySettings:
 
 
 def read_replay_settings(environment: Mapping[str, str] | None = None, **flags: object) -> ReplaySettings:
-    """Read the settings of a replay, as `read_described` does.
+    """Read the settings of a replay, as `read_settings_class` does.
 
     Raises: ConfigurationError that names every wrong setting, what is wrong, and what it takes.
     """
-    settings, wrong = read_described(ReplaySettings, environment, flags, part=PART)
+    settings, wrong = read_settings_class(ReplaySettings, environment, flags, part=PART)
     refuse(wrong)
     return settings

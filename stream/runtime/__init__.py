@@ -1,1 +1,1 @@
-"""What every long-running process of ours needs: settings, clients, topics, delivery, patience, logs, health."""
+"""What every long-running process of ours needs: settings, clients, topics, delivery, retry, logs, health."""

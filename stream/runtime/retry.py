@@ -18,7 +18,7 @@ class Abandoned(Exception):
     """A stop or a rebalance ends the waiting: nothing is acked, and all of it will be read again."""
 
 
-class CalledOff:
+class StopRequested:
     """True once a stop or rebalance has gone on for `drain_s`, as far as it was asked meanwhile."""
 
     def __init__(
@@ -40,7 +40,7 @@ class CalledOff:
         return now_s - self._since_s >= self._drain_s
 
 
-class Patience:
+class Retry:
     """The waiting of one batch. Each failed try pauses twice as long as the one before, up to `pause_max_s`.
 
     `total_s` bounds the time from the first pause on; `progress` starts it anew. `abandoned` is asked before and during

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from stream.runtime.settings_reader import PREFIX, About, described, read_described, refuse
+from stream.runtime.settings_reader import PREFIX, About, described, read_settings_class, refuse
 from stream.runtime.start_at import StartAt
 
 SecurityProtocol: TypeAlias = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
@@ -215,11 +215,11 @@ class Settings:
 
 
 def read_settings(environment: Mapping[str, str] | None = None, **flags: object) -> Settings:
-    """Read the settings of the service, as `read_described` does.
+    """Read the settings of the service, as `read_settings_class` does.
 
     Raises: ConfigurationError that names every wrong setting, what is wrong, and what it takes.
     """
-    settings, wrong = read_described(Settings, environment, flags)
+    settings, wrong = read_settings_class(Settings, environment, flags)
     refuse([*wrong, *_contradictions(settings)])
     return settings
 

@@ -56,7 +56,7 @@ class Described(Protocol):
 SomeSettings = TypeVar("SomeSettings", bound=Described)
 
 
-def read_described(
+def read_settings_class(
     kind: type[SomeSettings],
     environment: Mapping[str, str] | None = None,
     flags: Mapping[str, object] = MappingProxyType({}),

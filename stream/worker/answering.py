@@ -35,7 +35,7 @@ from stream.runtime.kafka.inbound import Inbound
 from stream.runtime.settings import Settings
 from stream.wire.decisions import DECISION_BYTES_MAX, read_decision
 from stream.wire.framing import Framing
-from stream.worker.stage_timer import Laps
+from stream.worker.stage_timer import StageTimer
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class Answered:
     audit: bytes
     recommendation: bytes
     elapsed_us: int
-    laps: Laps = field(default_factory=Laps, compare=False)
+    timer: StageTimer = field(default_factory=StageTimer, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class Approved:
 
     decision_id: str
     digest: bytes
-    laps: Laps = field(default_factory=Laps, compare=False)
+    timer: StageTimer = field(default_factory=StageTimer, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ class Refused:
     decision_id: str | None
     error: PoisonError
     outcome: str = UNREAD
-    laps: Laps = field(default_factory=Laps, compare=False)
+    timer: StageTimer = field(default_factory=StageTimer, compare=False)
 
 
 Outcome: TypeAlias = Answered | Approved | Waiting | Refused
@@ -155,16 +155,16 @@ class Answerer:
         to_remember = [one for one in found if isinstance(one, Answered | Approved)]
         conflicts = iter(self._remember([(one.decision_id, one.digest) for one in to_remember]) if to_remember else ())
         for one in to_remember:
-            one.laps.shared("remember", time.perf_counter() - began_s)
+            one.timer.shared("remember", time.perf_counter() - began_s)
         return [_conflict(one) if isinstance(one, Answered | Approved) and next(conflicts) else one for one in found]
 
     def _outcome(self, record: Inbound) -> Outcome:
         decision: Decision | None = None
-        laps = Laps()
+        timer = StageTimer()
         try:
             decision = self._read(record)
-            laps.lap("decode")
-            return self._answered(decision, record, laps)
+            timer.lap("decode")
+            return self._answered(decision, record, timer)
         except SchemaUnavailable as unread:
             return Waiting(decision_id=None, model_id=None, model_version=None, error=unread)
         except ModelNotPublished as missing:
@@ -177,7 +177,7 @@ class Answerer:
                 error=missing,
             )
         except PoisonError as refused:
-            return _refused(decision, refused, laps)
+            return _refused(decision, refused, timer)
         except (DependencyError, CorruptionError, MemoryError):
             raise
         except Exception as fault:  # noqa: BLE001 - whatever it is, it must not stop the decisions behind this one
@@ -187,7 +187,7 @@ class Answerer:
             log.error(  # noqa: TRY400 - a traceback's last line may hold a feature's value
                 "decision.fault", extra={"decision_id": decision.decision_id if decision else None, "fault": str(error)}
             )
-            return _refused(decision, error, laps)
+            return _refused(decision, error, timer)
 
     def _read(self, record: Inbound) -> Decision:
         """Raises: SchemaUnavailable, for only this one has to wait while the registry is away; other PoisonErrors."""
@@ -198,20 +198,20 @@ class Answerer:
         except RegistryUnavailable as away:
             raise SchemaUnavailable(str(away)) from away
 
-    def _answered(self, decision: Decision, record: Inbound, laps: Laps) -> Answered | Approved:
+    def _answered(self, decision: Decision, record: Inbound, timer: StageTimer) -> Answered | Approved:
         digest = bytes.fromhex(sha256(decision_by_value(decision)))
         if decision.outcome == APPROVED:
-            return Approved(decision_id=decision.decision_id, digest=digest, laps=laps)
+            return Approved(decision_id=decision.decision_id, digest=digest, timer=timer)
         if decision.event_time_ms is None:
             reason = "read_decision let a decision without event_time through"
             raise CorruptionError(reason)
         published = self._table.resolve(decision.model_id, decision.model_version, decision.event_time_ms).published
         model = self._models.model(published)
-        laps.lap("resolve")
+        timer.lap("resolve")
         found = answer(decision, model)
-        laps.lap("answer")
+        timer.lap("answer")
         audit, recommendation = self._encoded(decision, found, record)
-        laps.lap("encode")
+        timer.lap("encode")
         return Answered(
             decision_id=decision.decision_id,
             digest=digest,
@@ -220,8 +220,8 @@ class Answerer:
             tiers=len(found.recommendation["tiers"]),
             audit=audit,
             recommendation=recommendation,
-            elapsed_us=int(sum(laps.stages_s.values()) * 1e6),
-            laps=laps,
+            elapsed_us=int(sum(timer.stages_s.values()) * 1e6),
+            timer=timer,
         )
 
     def _encoded(self, decision: Decision, found: Answer, record: Inbound) -> tuple[bytes, bytes]:
@@ -268,13 +268,13 @@ def _conflict(one: Answered | Approved) -> Refused:
         "give the other decision an id of its own"
     )
     outcome = APPROVED if isinstance(one, Approved) else DECLINED
-    return Refused(decision_id=one.decision_id, error=DecisionConflict(reason), outcome=outcome, laps=one.laps)
+    return Refused(decision_id=one.decision_id, error=DecisionConflict(reason), outcome=outcome, timer=one.timer)
 
 
-def _refused(decision: Decision | None, error: PoisonError, laps: Laps) -> Refused:
+def _refused(decision: Decision | None, error: PoisonError, timer: StageTimer) -> Refused:
     if decision is None:
-        return Refused(decision_id=None, error=error, laps=laps)
-    return Refused(decision_id=decision.decision_id, error=error, outcome=decision.outcome, laps=laps)
+        return Refused(decision_id=None, error=error, timer=timer)
+    return Refused(decision_id=decision.decision_id, error=error, outcome=decision.outcome, timer=timer)
 
 
 def _place(fault: BaseException) -> str:

@@ -19,7 +19,7 @@ from stream.runtime.health import Vitals
 from stream.runtime.kafka.dead_letters import MESSAGE_CHARACTERS_MAX
 from stream.runtime.kafka.inbound import Inbound
 from stream.worker.answering import APPROVED, DECLINED, Answered, Approved, Outcome, Refused, Waiting
-from stream.worker.stage_timer import Laps
+from stream.worker.stage_timer import StageTimer
 
 log = logging.getLogger("stream.worker.decisions")
 
@@ -27,7 +27,7 @@ DEAD_LETTER: Final = "dead_letter"
 NOT_NEEDED: Final = "not_needed"  # an approved decision's status: nobody has to be told anything
 
 
-class Accounts:
+class DecisionLog:
     """Keeps the accounts of one worker."""
 
     def __init__(self, counters: Counters, vitals: Vitals) -> None:
@@ -44,7 +44,7 @@ class Accounts:
         for record, outcome in batch:
             if isinstance(outcome, Waiting):
                 continue
-            for stage, elapsed_s in outcome.laps.stages_s.items():
+            for stage, elapsed_s in outcome.timer.stages_s.items():
                 stages[stage].append(elapsed_s)
             if isinstance(outcome, Answered):
                 decisions[DECLINED, outcome.status] += 1
@@ -55,7 +55,7 @@ class Accounts:
                 _log_answered(record, outcome, whole_ms)
             elif isinstance(outcome, Approved):
                 decisions[APPROVED, NOT_NEEDED] += 1
-                _log_end(record, outcome.decision_id, APPROVED, NOT_NEEDED, outcome.laps)
+                _log_end(record, outcome.decision_id, APPROVED, NOT_NEEDED, outcome.timer)
             else:
                 decisions[outcome.outcome, DEAD_LETTER] += 1
                 self.counters.add("dead_letters_total", stage=outcome.error.stage, reason=outcome.error.reason)
@@ -87,13 +87,13 @@ def _log_answered(record: Inbound, one: Answered, whole_ms: int | None) -> None:
     if log.isEnabledFor(logging.INFO):
         model = shown("/".join(one.model))
         more = {"model": model, "tiers": one.tiers, "elapsed_us": one.elapsed_us, "whole_ms": whole_ms}
-        _log_end(record, one.decision_id, DECLINED, one.status, one.laps, more)
+        _log_end(record, one.decision_id, DECLINED, one.status, one.timer, more)
 
 
 def _log_refused(record: Inbound, one: Refused) -> None:
     why = str(one.error)[:MESSAGE_CHARACTERS_MAX]
     more = {"reason": one.error.reason, "stage": one.error.stage, "why": why}
-    _log_end(record, one.decision_id, one.outcome, DEAD_LETTER, one.laps, more, level=logging.WARNING)
+    _log_end(record, one.decision_id, one.outcome, DEAD_LETTER, one.timer, more, level=logging.WARNING)
 
 
 def _log_end(
@@ -101,7 +101,7 @@ def _log_end(
     decision_id: str | None,
     outcome: str,
     status: str,
-    laps: Laps,
+    timer: StageTimer,
     more: Mapping[str, object] = MappingProxyType({}),
     *,
     level: int = logging.INFO,
@@ -109,4 +109,4 @@ def _log_end(
     if log.isEnabledFor(level):
         where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
         what = {"decision_id": decision_id, "outcome": outcome, "status": status}
-        log.log(level, "decision.ended", extra={**what, **where, **more, **laps.in_us()})
+        log.log(level, "decision.ended", extra={**what, **where, **more, **timer.in_us()})

@@ -8,7 +8,7 @@ from typing import Final
 from stream.errors import poison_kinds
 from stream.models.model_reader import ModelReader
 from stream.models.model_table import ModelTable
-from stream.models.open_bundles import ORIGINS, BundleShelf
+from stream.models.open_bundles import ORIGINS, OpenBundles
 from stream.recourse.record.records import ENGINE_VERSION
 from stream.runtime.counters import DURATIONS_S, Counters, Labels, counter, gauge, histogram
 from stream.runtime.kafka.lag import CONSUMER_LAG
@@ -83,7 +83,7 @@ def worker_counters() -> Counters:
     return Counters(METERS, part="worker", engine_version=ENGINE_VERSION)
 
 
-def follow_models(counters: Counters, table: ModelTable, reader: ModelReader, shelf: BundleShelf) -> None:
+def follow_models(counters: Counters, table: ModelTable, reader: ModelReader, shelf: OpenBundles) -> None:
     """Ask for what is known of models and bundles at each scrape."""
 
     def known() -> Mapping[Labels, float]:

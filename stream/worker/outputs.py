@@ -16,7 +16,7 @@ from stream.errors import ConfigurationError, DeliveryRefused
 from stream.runtime.kafka.dead_letters import dead_letter, dead_letter_without_value
 from stream.runtime.kafka.delivery import Delivers, Output, Undeliverable
 from stream.runtime.kafka.inbound import Inbound
-from stream.runtime.retry import Patience
+from stream.runtime.retry import Retry
 from stream.runtime.settings import Settings
 from stream.wire.framing import Framing
 from stream.worker.answering import DECLINED, Answered, Outcome, Refused
@@ -32,7 +32,7 @@ def write_out(
     topics: Settings,
     tried: Sequence[Tried],
     outcomes: Sequence[Outcome],
-    patience: Patience,
+    retry: Retry,
 ) -> list[Outcome]:
     """Write everything of a batch; return its outcomes, with those refused whose records a topic does not take.
 
@@ -45,27 +45,27 @@ def write_out(
             place: Output(topic=topic, key=one.decision_id.encode(), value=getattr(one, written))
             for place, one in answered.items()
         }
-        refused = {id(one.output): one for one in delivery.deliver(list(outputs.values()), patience)}
+        refused = {id(one.output): one for one in delivery.deliver(list(outputs.values()), retry)}
         for place, output in outputs.items():
             if id(output) in refused:  # without its audit record no recommendation goes out
                 error = _delivery_refused(topic, refused[id(output)])
                 one = answered.pop(place)
-                settled[place] = Refused(decision_id=one.decision_id, error=error, outcome=DECLINED, laps=one.laps)
+                settled[place] = Refused(decision_id=one.decision_id, error=error, outcome=DECLINED, timer=one.timer)
     dead = [(*one, outcome) for one, outcome in zip(tried, settled, strict=True) if isinstance(outcome, Refused)]
     if dead:
-        _write_dead_letters(delivery, framing, topics.topic_dlq, dead, patience)
+        _write_dead_letters(delivery, framing, topics.topic_dlq, dead, retry)
     return settled
 
 
 def _write_dead_letters(
-    delivery: Delivers, framing: Framing, topic: str, dead: Sequence[tuple[Inbound, int, Refused]], patience: Patience
+    delivery: Delivers, framing: Framing, topic: str, dead: Sequence[tuple[Inbound, int, Refused]], retry: Retry
 ) -> None:
     now_ms = time.time_ns() // 1_000_000
     letters = [
         dead_letter(record, refused.error, topic=topic, attempts=tries, now_ms=now_ms, framing=framing)
         for record, tries, refused in dead
     ]
-    unkept = {id(one.output): one.reason for one in delivery.deliver(letters, patience)}
+    unkept = {id(one.output): one.reason for one in delivery.deliver(letters, retry)}
     shorter = []
     for (record, tries, refused), letter in zip(dead, letters, strict=True):
         if id(letter) in unkept:
@@ -77,7 +77,7 @@ def _write_dead_letters(
                     record, refused.error, topic=topic, attempts=tries, now_ms=now_ms, framing=framing
                 )
             )
-    for lost in delivery.deliver(shorter, patience) if shorter else ():
+    for lost in delivery.deliver(shorter, retry) if shorter else ():
         reason = (
             f"topic {topic} refuses a dead letter of {len(lost.output.value)} bytes ({lost.reason}); nothing of this "
             "batch is committed; raise its max.message.bytes (`coach topics apply`) and start again"

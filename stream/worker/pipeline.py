@@ -27,15 +27,15 @@ from stream.errors import (
 )
 from stream.runtime.kafka.commit_order import CommitOrder, Entry
 from stream.runtime.kafka.inbound import Inbound
-from stream.runtime.retry import Abandoned, CalledOff, Patience
+from stream.runtime.retry import Abandoned, Retry, StopRequested
 from stream.runtime.settings import Settings
 from stream.worker.answering import DECLINED, Answered, Outcome, Refused, Waiting
-from stream.worker.decision_log import Accounts, now_ms
+from stream.worker.decision_log import DecisionLog, now_ms
 from stream.worker.outputs import Tried
 
 log = logging.getLogger(__name__)
 
-UNTOLD_AGAIN_S: Final = (
+RECHECK_INTERVAL_S: Final = (
     5.0  # before a decision looks again for a lost bundle, or asks the registry: nobody tells when it is back
 )
 
@@ -62,7 +62,7 @@ class AnswersBatches(Protocol):
         """
 
 
-WritesOut: TypeAlias = Callable[[Sequence[Tried], Sequence[Outcome], Patience], list[Outcome]]
+WritesOut: TypeAlias = Callable[[Sequence[Tried], Sequence[Outcome], Retry], list[Outcome]]
 
 
 @dataclass(slots=True, eq=False)
@@ -96,7 +96,7 @@ class Pipeline:
         write_out: WritesOut,
         order: CommitOrder,
         settings: Settings,
-        accounts: Accounts,
+        accounts: DecisionLog,
         generation: Callable[[], int],
         suspended: Callable[[], bool],
         models_changes: Callable[[], int],
@@ -212,14 +212,14 @@ class Pipeline:
 
     async def _work_through(self, batch: _Batch) -> None:
         self._counters.add("batches_total")
-        patience = Patience(
+        retry = Retry(
             total_s=self._settings.outage_max_s,
             pause_max_s=self._settings.retry_delay_max_s,
-            abandoned=CalledOff(self._suspended, self._settings.drain_s),
+            abandoned=StopRequested(self._suspended, self._settings.drain_s),
             told=self._tell_of_outage,
         )
         try:
-            await asyncio.to_thread(self._answer_and_deliver, batch, patience)
+            await asyncio.to_thread(self._answer_and_deliver, batch, retry)
         except Abandoned:
             self._let_go()
             return
@@ -239,7 +239,7 @@ class Pipeline:
         records = [work.record for work in batch.work]
         self._accounts.close(zip(records, batch.outcomes, strict=True), acknowledged_ms=batch.acknowledged_ms)
 
-    def _answer_and_deliver(self, batch: _Batch, patience: Patience) -> None:
+    def _answer_and_deliver(self, batch: _Batch, retry: Retry) -> None:
         """The batch's whole blocking part, in a thread: answers, then outputs in their order."""
         records = [work.record for work in batch.work]
         while True:
@@ -248,27 +248,27 @@ class Pipeline:
                 outcomes = self._answerer.outcomes(records, budget_s=self._settings.batch_s_max)
                 break
             except DependencyError as away:
-                patience.pause(away)
-        patience.progress()
+                retry.pause(away)
+        retry.progress()
         self._away = None
         batch.work, batch.rest = batch.work[: len(outcomes)], batch.work[len(outcomes) :]
         for work in batch.work:
-            work.tries += 1 + patience.pauses
+            work.tries += 1 + retry.pauses
         batch.outcomes = [
             _given_up(work, outcome) if isinstance(outcome, Waiting) and work.overdue else outcome
             for work, outcome in zip(batch.work, outcomes, strict=True)
         ]
-        self._deliver(batch, patience)
+        self._deliver(batch, retry)
 
-    def _deliver(self, batch: _Batch, patience: Patience) -> None:
+    def _deliver(self, batch: _Batch, retry: Retry) -> None:
         tried = [(work.record, work.tries) for work in batch.work]
         self._vitals.expect(BATCH, STAGES_OF_DELIVERY * self._settings.delivery_timeout_s + STALLED_AFTER_S)
         began_s = time.perf_counter()
-        batch.outcomes = self._write_out(tried, batch.outcomes, patience)
+        batch.outcomes = self._write_out(tried, batch.outcomes, retry)
         batch.acknowledged_ms = now_ms()
         for outcome in batch.outcomes:
             if isinstance(outcome, Answered | Refused):
-                outcome.laps.shared("deliver", time.perf_counter() - began_s)
+                outcome.timer.shared("deliver", time.perf_counter() - began_s)
 
     def _park(self, work: Work, waiting: Waiting) -> None:
         """Let a decision wait for its model; when too many wait, the oldest waited long enough."""
@@ -277,7 +277,9 @@ class Pipeline:
             work.parked_at_s = now_s
             self._counters.add("decisions_parked_total")
             self._tell_of_waiting(waiting)
-        work.again_at_s = now_s + UNTOLD_AGAIN_S if isinstance(waiting.error, BundleLost | SchemaUnavailable) else None
+        work.again_at_s = (
+            now_s + RECHECK_INTERVAL_S if isinstance(waiting.error, BundleLost | SchemaUnavailable) else None
+        )
         self._parked.append(work)
         for oldest in list(self._parked)[: max(0, len(self._parked) - self._settings.parked_max)]:
             oldest.overdue = True

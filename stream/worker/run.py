@@ -18,7 +18,7 @@ from faust.worker import Worker
 from stream.errors import ConfigurationError, DependencyError, KafkaUnavailable, ModelNotPublished
 from stream.models.model_reader import ModelReader
 from stream.models.model_table import ModelTable
-from stream.models.open_bundles import BundleShelf, check_folder
+from stream.models.open_bundles import OpenBundles, check_folder
 from stream.runtime.connections import connect_redis, framing_of, kafka_properties
 from stream.runtime.health import Vitals, served
 from stream.runtime.kafka.commit_order import CommitOrder
@@ -34,7 +34,7 @@ from stream.worker.answering import Answerer, Limits
 from stream.worker.app import ack, make_app, release
 from stream.worker.broker_watch import BrokerWatch
 from stream.worker.decision_digests import remember
-from stream.worker.decision_log import Accounts
+from stream.worker.decision_log import DecisionLog
 from stream.worker.metrics import follow_models, follow_pipeline, worker_counters
 from stream.worker.outputs import write_out
 from stream.worker.pipeline import Pipeline
@@ -104,7 +104,7 @@ class WorkerProcess:
                 start_at=settings.start_at,
                 timeout_s=wait_s,
             )
-            shelf = BundleShelf(
+            shelf = OpenBundles(
                 settings.bundle_dir,
                 self._client,
                 models_max=settings.models_max,
@@ -119,7 +119,7 @@ class WorkerProcess:
         if self._failure is not None:
             raise self._failure
 
-    def _warm_up(self, shelf: BundleShelf) -> None:
+    def _warm_up(self, shelf: OpenBundles) -> None:
         """Open what was published last, so that the first decision need not wait for it."""
         for publication in self._table.publications()[-self._settings.models_max :]:
             try:
@@ -127,7 +127,7 @@ class WorkerProcess:
             except (DependencyError, ModelNotPublished) as away:  # a decision that names it will wait for it
                 log.warning("start.bundle_away", extra={"why": str(away)})
 
-    def _serve(self, shelf: BundleShelf) -> None:
+    def _serve(self, shelf: OpenBundles) -> None:
         settings = self._settings
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
@@ -157,7 +157,7 @@ class WorkerProcess:
             ),
             order=CommitOrder(ack=ack(app), release=release(app)),
             settings=settings,
-            accounts=Accounts(self._counters, self._vitals),
+            accounts=DecisionLog(self._counters, self._vitals),
             generation=lambda: int(app.consumer_generation_id),
             suspended=lambda: not app.flow_control.is_active(),
             models_changes=lambda: self._table.changes,

@@ -9,7 +9,7 @@ from typing import Final
 STAGES: Final = ("decode", "resolve", "answer", "encode", "remember", "deliver")
 
 
-class Laps:
+class StageTimer:
     """Seconds by stage; starts when it is made."""
 
     __slots__ = ("_since_s", "stages_s")

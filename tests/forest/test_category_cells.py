@@ -16,7 +16,7 @@ from stream.forest.trees import ZERO_REACH, Forest, SavedNode, plant
 from stream.forest.walk import leaf_slots
 from stream.recourse.comparators.leaf_matrix import build_leaf_matrix
 from stream.recourse.rules.features import read_features
-from stream.recourse.space.person_reach import landings_of
+from stream.recourse.space.person_reach import cell_targets_of
 from tests.recourse.lenders import Library, kind
 
 LIBRARIES: list[Library] = ["xgboost", "lightgbm"]
@@ -147,9 +147,9 @@ def test_a_cell_is_entered_at_its_commonest_code() -> None:
     words = read_features(CODES + f"categories = {json.dumps(list('abcdefgh'))}", ("a",), is_category=(True,))
     for rules, lands in ((bare, [2.0, 5.0, 7.0]), (words, [2.0, 5.0, 7.0])):
         matrix = build_leaf_matrix(forest, pool, rules, "above", b"")
-        landings = landings_of(rules, cells_of(forest), matrix)
-        assert landings.from_nothing.tolist()[:3] == lands
-        assert np.isnan(landings.from_nothing[3])
+        cell_targets = cell_targets_of(rules, cells_of(forest), matrix)
+        assert cell_targets.from_nothing.tolist()[:3] == lands
+        assert np.isnan(cell_targets.from_nothing[3])
     few = read_features(CODES + f"categories = {json.dumps(list('abcdef'))}", ("a",), is_category=(True,))
-    landings = landings_of(few, cells_of(forest), build_leaf_matrix(forest, pool, few, "above", b""))
-    assert np.isnan(landings.from_nothing[2:]).all()  # what lies there has no word
+    cell_targets = cell_targets_of(few, cells_of(forest), build_leaf_matrix(forest, pool, few, "above", b""))
+    assert np.isnan(cell_targets.from_nothing[2:]).all()  # what lies there has no word

@@ -11,7 +11,7 @@ from stream.forest.cells import Cells, cells_of
 from stream.forest.trees import SavedNode, plant
 from stream.forest.walk import leaf_slots
 from tests.forest.models import Recipe, forest_of, lightgbm_model, probes, recipes, xgboost_model
-from tests.oracles.landing import cell_of
+from tests.oracles.target_values import cell_of
 from tests.recourse.lenders import LENDERS, Approve, Library, kind, lender
 
 SMALL = recipes.filter(lambda r: r.trees <= 7 and r.depth <= 4)

@@ -16,7 +16,7 @@ from stream.errors import BundleLost, ConfigurationError, DiskUnavailable, Model
 from stream.events import ModelPublished
 from stream.models import open_bundles as bundle_shelf
 from stream.models.bundle_cache import holds_bundle, publish_bundle
-from stream.models.open_bundles import BundleShelf, check_folder
+from stream.models.open_bundles import OpenBundles, check_folder
 from stream.runtime.clients import redis_client
 from tests.bundle.gate.test_kept_probes import put
 from tests.models.test_model_table import published
@@ -58,7 +58,7 @@ def test_a_bundle_comes_from_the_nearest_place_and_fills_the_ones_on_the_way(
     record = publication(toy)
     origins = []
     for folder in ("host-a", "host-b", "host-b"):
-        shelf = BundleShelf(tmp_path / folder, client, models_max=2)
+        shelf = OpenBundles(tmp_path / folder, client, models_max=2)
         assert shelf.model(record).identity["bundle_sha256"] == record["bundle_sha256"]
         shelf.model(record)
         origins.append([name for name, count in shelf.loaded.items() if count])
@@ -70,10 +70,10 @@ def test_a_bundle_comes_from_the_nearest_place_and_fills_the_ones_on_the_way(
 def test_a_damaged_copy_is_kept_aside_and_replaced(toy: Lender, client: redis.Redis, tmp_path: Path) -> None:
     """Given a local copy with one byte changed, when it is opened, then it is kept as evidence under another name, and a whole one is fetched."""
     record = publication(toy)
-    BundleShelf(tmp_path, client, models_max=2).model(record)
+    OpenBundles(tmp_path, client, models_max=2).model(record)
     damaged = tmp_path / record["bundle_sha256"] / "features.toml"
     damaged.write_text(damaged.read_text() + "\n# changed\n")
-    shelf = BundleShelf(tmp_path, client, models_max=2)
+    shelf = OpenBundles(tmp_path, client, models_max=2)
     shelf.model(record)
     assert shelf.loaded["redis"] == 1
     (aside,) = tmp_path.glob("damaged-*")
@@ -86,7 +86,7 @@ def test_a_bundle_that_is_nowhere_concerns_its_own_decisions_alone(
     """Given neither Redis nor the URI has it, when asked for, then it is BundleLost, and not looked for again at once; when Redis does not answer, which may hold it, everything waits; with a local copy neither is needed."""
     away = publication(toy, bundle_uri=(tmp_path / "nowhere").as_uri())
     nobody = redis_client("redis://127.0.0.1:1/0", timeout_s=0.2)
-    shelf = BundleShelf(tmp_path / "a", client, models_max=2)
+    shelf = OpenBundles(tmp_path / "a", client, models_max=2)
     with pytest.raises(BundleLost, match="not in Redis, and the bundle at"):
         shelf.model(away)
     publish_bundle(client, toy.bundle)
@@ -95,17 +95,17 @@ def test_a_bundle_that_is_nowhere_concerns_its_own_decisions_alone(
     monkeypatch.setattr(bundle_shelf, "LOST_FOR_S", 0.0)
     monkeypatch.setattr(bundle_shelf, "LOOKING_SHARE", 0)
     client.flushall()
-    again = BundleShelf(tmp_path / "a", client, models_max=2)
+    again = OpenBundles(tmp_path / "a", client, models_max=2)
     with pytest.raises(BundleLost):
         again.model(away)
     publish_bundle(client, toy.bundle)
     assert again.model(away).identity["bundle_sha256"] == away["bundle_sha256"]
     shutil.rmtree(tmp_path / "a")
     with pytest.raises(RedisUnavailable):
-        BundleShelf(tmp_path / "a", nobody, models_max=2).model(away)
+        OpenBundles(tmp_path / "a", nobody, models_max=2).model(away)
     (tmp_path / "a").mkdir(exist_ok=True)
     shutil.copytree(toy.bundle, tmp_path / "a" / away["bundle_sha256"])
-    held = BundleShelf(tmp_path / "a", nobody, models_max=2).model(away)
+    held = OpenBundles(tmp_path / "a", nobody, models_max=2).model(away)
     assert held.identity["bundle_sha256"] == away["bundle_sha256"]
 
 
@@ -115,7 +115,7 @@ def test_another_bundle_at_the_uri_concerns_its_own_decisions_alone(
     """Given another bundle at the URI than was published, or one of another name, when asked for, then it is ModelNotPublished, which makes its decisions wait and nobody else's, and it is not fetched again at once."""
     other = toy_lender(tmp_path / "other", seed=5)
     swapped = publication(toy, bundle_uri=other.bundle.as_uri())
-    shelf = BundleShelf(tmp_path / "shelf", client, models_max=2)
+    shelf = OpenBundles(tmp_path / "shelf", client, models_max=2)
     for _ in range(2):
         with pytest.raises(ModelNotPublished, match="publish it again; then redrive"):
             shelf.model(swapped)
@@ -131,7 +131,7 @@ def test_a_machine_that_computes_something_else_lets_the_decisions_of_that_model
     shutil.copytree(toy.bundle, other)
     put(other, "margins", -np.load(other / "probes" / "margins.npy"))
     record = publication(toy, bundle_uri=other.as_uri(), bundle_sha256=read_manifest(other)[1])
-    shelf = BundleShelf(tmp_path / "shelf", client, models_max=2)
+    shelf = OpenBundles(tmp_path / "shelf", client, models_max=2)
     for _ in range(2):
         with pytest.raises(
             ModelNotPublished, match=r"this machine .* gives another margin for \d+ of \d+ probes .*; then redrive"
@@ -143,7 +143,7 @@ def test_a_machine_that_computes_something_else_lets_the_decisions_of_that_model
 
 def test_an_open_bundle_under_another_name_is_refused_too(toy: Lender, client: redis.Redis, tmp_path: Path) -> None:
     """Given a bundle that is open, when a publication names it as another model's, then that model's decisions are refused."""
-    shelf = BundleShelf(tmp_path, client, models_max=2)
+    shelf = OpenBundles(tmp_path, client, models_max=2)
     shelf.model(publication(toy))
     with pytest.raises(ModelNotPublished, match="says that it is"):
         shelf.model(publication(toy, model_id="somebody-else"))
@@ -159,12 +159,12 @@ def test_a_folder_that_cannot_be_used_is_named(toy: Lender, client: redis.Redis,
         with pytest.raises(ConfigurationError, match="COACH_BUNDLE_DIR"):
             check_folder(folder)
         with pytest.raises(DiskUnavailable, match="COACH_BUNDLE_DIR"):
-            BundleShelf(folder, client, models_max=2).model(publication(toy))
+            OpenBundles(folder, client, models_max=2).model(publication(toy))
 
 
 def test_redis_is_refilled_in_pieces_of_the_set_size(toy: Lender, client: redis.Redis, tmp_path: Path) -> None:
     """Given a size of pieces, when Redis is refilled from the URI, then none there is larger."""
-    BundleShelf(tmp_path, client, models_max=2, chunk_bytes=1024).model(publication(toy))
+    OpenBundles(tmp_path, client, models_max=2, chunk_bytes=1024).model(publication(toy))
     pieces = [key for key in client.scan_iter() if not key.endswith(b":manifest")]
     assert max(client.strlen(key) for key in pieces) == 1024
 
@@ -174,7 +174,7 @@ def test_only_the_last_bundles_stay_open(toy: Lender, client: redis.Redis, tmp_p
     other = toy_lender(tmp_path / "other", version="other", seed=5)
     for lender in (toy, other):
         publish_bundle(client, lender.bundle)
-    shelf = BundleShelf(tmp_path / "shelf", client, models_max=1)
+    shelf = OpenBundles(tmp_path / "shelf", client, models_max=1)
     for lender in (toy, other, toy, other):
         assert shelf.model(publication(lender)).identity["model_version"] == lender.version
     assert shelf.loaded == {"memory": 0, "disk": 2, "redis": 2, "uri": 0}

@@ -22,7 +22,7 @@ from stream.notify.transports.transport import Package
 from stream.runtime.counters import Counters
 from stream.runtime.kafka.delivery import Output, Undeliverable
 from stream.runtime.kafka.inbound import Inbound
-from stream.runtime.retry import Abandoned, Patience
+from stream.runtime.retry import Abandoned, Retry
 from stream.runtime.settings import Settings
 from stream.wire.avro_records import decode, encode
 from stream.wire.framing import SINGLE_OBJECT
@@ -109,7 +109,7 @@ class Started:
             framing=SINGLE_OBJECT,
             counters=self.counters,
             settled=lambda record: world.settled.add(record.offset),
-            patience=self._patience,
+            retry=self._retry,
             now_ms=self._now_ms,
             clock=lambda: world.time_s,
             chance=random.Random(1),  # noqa: S311 - no secret
@@ -133,12 +133,12 @@ class Started:
     def _now_ms(self) -> int:
         return NOW_MS + int(self.world.time_s * 1000)
 
-    def _patience(self, _partition: int) -> Patience:
+    def _retry(self, _partition: int) -> Retry:
         def sleep(seconds: float) -> None:
             self.world.time_s += seconds
             self.world.trouble("pause")
 
-        return Patience(
+        return Retry(
             total_s=300,
             pause_max_s=5,
             abandoned=lambda: not self.world.owned,
@@ -184,7 +184,7 @@ class _Brokers:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def deliver(self, outputs: Sequence[Output], patience: Patience) -> list[Undeliverable]:  # noqa: ARG002 - the protocol's
+    def deliver(self, outputs: Sequence[Output], retry: Retry) -> list[Undeliverable]:  # noqa: ARG002 - the protocol's
         """Write to the lists, unless there is trouble."""
         if not self._world.owned:
             raise Abandoned

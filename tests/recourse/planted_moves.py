@@ -12,7 +12,7 @@ from stream.forest.cells import Cells, cells_of, common_cells
 from stream.recourse.space.joint_trees import JointTrees, joint_trees
 from stream.recourse.space.margin_profiles import cell_trees
 from stream.recourse.space.moves import Moves
-from stream.recourse.space.reachable_leaves import Leaves, within_reach
+from stream.recourse.space.reachable_leaves import ReachableLeaves, reachable_leaves
 from tests.recourse.lenders import Library, Rows
 from tests.recourse.planted import CellsOfRow, Planted, Sort, planted_family
 
@@ -89,9 +89,9 @@ class Case:
         ways = np.prod([len(self.places(slot)) for slot in range(len(self.moves.own))])
         return np.array([*self.states()] if ways <= most else [self.state(rng) for _ in range(most)])
 
-    def leaves(self) -> Leaves:
+    def leaves(self) -> ReachableLeaves:
         """What is within reach, of every model."""
-        return within_reach(self.joint, self.moves, np.arange(len(self.models)))
+        return reachable_leaves(self.joint, self.moves, np.arange(len(self.models)))
 
 
 def case_at_random(

@@ -303,8 +303,8 @@ def judges(library: Library, approve: Approve) -> tuple[Judge, ...]:
 def worth_for_mid(asked: Asked, models: list[Judge], after: Row, scales: dict[str, float]) -> float:
     """Mid's objective, as docs/recourse.md has it; `models` are those that are asked."""
     shop, policy, row = asked.shop, asked.shop.model.policy, asked.encoded(after)
-    assert shop.model.lasting is not None
-    unit = shop.model.lasting.deviation
+    assert shop.model.robust is not None
+    unit = shop.model.robust.deviation
     past = [shop.sign * (one.margin(row) - shop.cutoff) / unit for one in models]
     short = [max(0.0, policy.mid_surplus - one) for one in past]
     return asked.cost(after, scales) + policy.mid_surplus_price * sum(short) / len(short)

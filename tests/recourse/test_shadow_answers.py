@@ -109,8 +109,8 @@ def test_mid_is_worth_no_less_than_near_to_the_shadows(library: Library, approve
     """Given shadows, what mid costs and what the searched ones miss of their surplus, priced by the policy, is together no more than near's, and altogether more of them accept mid."""
     asked = shadowed(library, approve)
     shop, policy = asked.shop, asked.shop.model.policy
-    assert shop.model.lasting is not None
-    unit = shop.model.lasting.deviation
+    assert shop.model.robust is not None
+    unit = shop.model.robust.deviation
     accepting, better = [0, 0], 0
     for row in shop.declined(PEOPLE):
         found = targets(shop, row)[:2]
@@ -142,8 +142,8 @@ def test_near_does_not_depend_on_shadows(library: Library, approve: Approve) -> 
 
 def log_odd_of(shop: Lender) -> float:
     """How many margins one log odd is to a model without shadows."""
-    assert shop.model.lasting is not None
-    return shop.model.lasting.deviation / ASSUMED_DEVIATION
+    assert shop.model.robust is not None
+    return shop.model.robust.deviation / ASSUMED_DEVIATION
 
 
 @PAIRS
@@ -169,8 +169,8 @@ def test_a_model_without_odds_is_measured_by_its_pool(library: Library) -> None:
     booster = trained(library, pool, paid.astype(np.float64), objective=objective)
     shop = lender_of(booster, pool.copy(), "above", scale="margin")
     deviation = float(np.std(np.sort(shop.owner.ask(pool, "margin").astype(np.float64))))  # added in the pool's order
-    assert shop.model.lasting is not None
-    assert shop.model.lasting.deviation == ASSUMED_DEVIATION * (deviation / (math.pi / math.sqrt(3)))
+    assert shop.model.robust is not None
+    assert shop.model.robust.deviation == ASSUMED_DEVIATION * (deviation / (math.pi / math.sqrt(3)))
     assert log_odd_of(shop) < 1.0
 
 
@@ -179,15 +179,15 @@ def test_a_deviation_is_what_shadows_lie_from_the_model(library: Library, approv
     """Given shadows, a deviation is the median over the pool of the root mean square of what their own libraries' margins differ from the model's."""
     asked = shadowed(library, approve)
     shop = asked.shop
-    assert shop.model.lasting is not None
+    assert shop.model.robust is not None
     rows = shop.model.matrix.rows
     own = shop.owner.ask(rows, "margin").astype(np.float64)
     apart = np.array([owner.ask(rows, "margin").astype(np.float64) - own for owner in asked.owners])
     by_hand = sorted(math.sqrt(sum(x * x for x in column.tolist()) / len(column)) for column in apart.T)
     middle = len(by_hand) // 2
     due = by_hand[middle] if len(by_hand) % 2 else (by_hand[middle - 1] + by_hand[middle]) / 2
-    assert abs(shop.model.lasting.deviation - due) <= 4 * math.ulp(due)
-    assert shop.model.lasting.deviation != ASSUMED_DEVIATION
+    assert abs(shop.model.robust.deviation - due) <= 4 * math.ulp(due)
+    assert shop.model.robust.deviation != ASSUMED_DEVIATION
 
 
 @PAIRS
@@ -195,9 +195,9 @@ def test_shadows_that_say_what_the_model_says_tell_no_deviation(library: Library
     """Given shadows with the model's own margins, the deviation is what is assumed without any."""
     shop = lender(library, approve)
     same = shop.with_model(shadows=Shadows(forests=(shop.model.forest, shop.model.forest))).model
-    assert same.lasting is not None
-    assert shop.model.lasting is not None
-    assert same.lasting.deviation == shop.model.lasting.deviation
+    assert same.robust is not None
+    assert shop.model.robust is not None
+    assert same.robust.deviation == shop.model.robust.deviation
 
 
 @PAIRS

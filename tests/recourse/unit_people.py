@@ -18,7 +18,7 @@ from stream.recourse.comparators.leaf_matrix import LeafMatrix, without_no_recor
 from stream.recourse.rules.feature_rule import FeatureRule, Mutability
 from stream.recourse.rules.features import FeatureRules, rules_together
 from stream.recourse.rules.units import Dependent, Link, Unit
-from stream.recourse.space.person_reach import Reach, landings_of, reach_of
+from stream.recourse.space.person_reach import PersonReach, cell_targets_of, person_reach
 from tests.strategies import feature_rules, halves
 
 Rows: TypeAlias = npt.NDArray[np.float64]
@@ -78,13 +78,13 @@ class Person:
         """The units of the rules."""
         return self.rules.units
 
-    def reach(self, cells_of_pool: Cells | None = None) -> Reach:
+    def reach(self, cells_of_pool: Cells | None = None) -> PersonReach:
         """All moves open to the person; the pool's cells may be coarser than those that moves are made in."""
         matrix = matrix_of(self.rules, cells_of_pool or self.cells, self.pool)
-        return reach_of(
+        return person_reach(
             self.rules,
             matrix,
-            landings_of(self.rules, self.cells, matrix),
+            cell_targets_of(self.rules, self.cells, matrix),
             row=self.row,
             cells=self.cells.of(self.row[None])[0],
             mutability=self.rules.mutabilities(self.overrides),

@@ -22,7 +22,7 @@ from stream.replay.fence import (
     replay_topics,
 )
 from stream.runtime.kafka.delivery import Output, Undeliverable
-from stream.runtime.retry import Patience
+from stream.runtime.retry import Retry
 from stream.runtime.settings import Settings, read_settings
 
 NOBODY = "127.0.0.1:1"
@@ -37,9 +37,9 @@ class Taken:
     def __init__(self) -> None:
         self.outputs: list[Output] = []
 
-    def deliver(self, outputs: Sequence[Output], patience: Patience) -> list[Undeliverable]:
+    def deliver(self, outputs: Sequence[Output], retry: Retry) -> list[Undeliverable]:
         """Keep."""
-        del patience
+        del retry
         self.outputs += outputs
         return []
 
@@ -153,7 +153,7 @@ def test_a_delivery_takes_nothing_but_the_topics_of_its_run() -> None:
     topics = replay_topics(Settings(), "spring-check")
     taken = Taken()
     delivery = FencedDelivery(taken, topics)
-    patience = Patience(total_s=1, pause_max_s=1)
+    retry = Retry(total_s=1, pause_max_s=1)
     good = ReplayOutput(topic=topics.audit, key=b"k", value=b"v")
     for foreign in (
         ReplayTopic("audit", "autumn-check"),
@@ -161,9 +161,9 @@ def test_a_delivery_takes_nothing_but_the_topics_of_its_run() -> None:
         dataclasses.replace(topics.audit, live="decisions"),
     ):
         with pytest.raises(ConfigurationError):
-            delivery.deliver([good, ReplayOutput(topic=foreign, key=None, value=b"")], patience)
+            delivery.deliver([good, ReplayOutput(topic=foreign, key=None, value=b"")], retry)
     assert taken.outputs == []
-    assert delivery.deliver([good], patience) == []
+    assert delivery.deliver([good], retry) == []
     [sent] = taken.outputs
     assert (sent.topic, sent.headers) == ("audit.replay.spring-check", (("coach-replay-run-id", b"spring-check"),))
 

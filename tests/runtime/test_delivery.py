@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from stream.demo.embedded.embedded_kafka import EmbeddedKafka
 from stream.errors import KafkaUnavailable
 from stream.runtime.kafka.delivery import KafkaDelivery, Output
-from stream.runtime.retry import Patience
+from stream.runtime.retry import Retry
 
 PRODUCE = 0  # the protocol's api key
 INVALID_RECORD, NOT_ENOUGH_REPLICAS, MSG_SIZE_TOO_LARGE = 87, 19, 10  # the protocol's error codes
@@ -33,8 +33,8 @@ def outputs(name: str, count: int) -> list[Output]:
     return [Output(topic="out", key=f"{name}{number}".encode(), value=b"v" * 10) for number in range(count)]
 
 
-def patience(total_s: float = 10.0) -> Patience:
-    return Patience(total_s=total_s, pause_max_s=0.2)
+def retry(total_s: float = 10.0) -> Retry:
+    return Retry(total_s=total_s, pause_max_s=0.2)
 
 
 def keys(kafka: EmbeddedKafka, prefix: str) -> list[str]:
@@ -53,14 +53,14 @@ def keys(kafka: EmbeddedKafka, prefix: str) -> list[str]:
 
 def test_all_outputs_are_acknowledged_before_it_returns(kafka: EmbeddedKafka) -> None:
     """Given outputs, when delivered, then all are in the topic, in their order, when the call returns."""
-    assert delivery(kafka).deliver(outputs("a", 50), patience()) == []
+    assert delivery(kafka).deliver(outputs("a", 50), retry()) == []
     assert keys(kafka, "a") == [f"a{number}" for number in range(50)]
 
 
 def test_an_output_over_the_size_limit_comes_back_and_the_others_go(kafka: EmbeddedKafka) -> None:
     """Given one output larger than the producer takes, when a batch is delivered, then that one comes back with a reason, and the rest is delivered."""
     large = Output(topic="out", key=b"large", value=b"v" * 10_000)
-    refused = delivery(kafka, bytes_max=5_000).deliver([*outputs("b", 3), large, *outputs("c", 3)], patience())
+    refused = delivery(kafka, bytes_max=5_000).deliver([*outputs("b", 3), large, *outputs("c", 3)], retry())
     assert [one.output for one in refused] == [large]
     assert "too large" in refused[0].reason.lower()
     assert len(keys(kafka, "b") + keys(kafka, "c")) == 6
@@ -69,30 +69,30 @@ def test_an_output_over_the_size_limit_comes_back_and_the_others_go(kafka: Embed
 def test_a_batch_that_the_broker_refuses_is_sent_again_one_by_one(kafka: EmbeddedKafka) -> None:
     """Given a broker that refuses a whole batch for one record, when it is delivered, then each output is tried alone, and all that it takes are delivered."""
     kafka.err(PRODUCE, MSG_SIZE_TOO_LARGE, 1)
-    assert delivery(kafka).deliver(outputs("d", 4), patience()) == []
+    assert delivery(kafka).deliver(outputs("d", 4), retry()) == []
     assert set(keys(kafka, "d")) == {"d0", "d1", "d2", "d3"}
 
 
 def test_what_may_heal_is_sent_again(kafka: EmbeddedKafka) -> None:
     """Given a broker that is away for a while, when outputs are delivered, then the call returns once it is back and has them."""
     here = delivery(kafka, delivery_timeout_s=1.0)
-    here.deliver(outputs("warm", 1), patience())
+    here.deliver(outputs("warm", 1), retry())
     kafka.down()
     timer = threading.Timer(2.0, kafka.up)
     timer.start()
     began = time.monotonic()
-    assert here.deliver(outputs("e", 3), patience(30.0)) == []
+    assert here.deliver(outputs("e", 3), retry(30.0)) == []
     assert time.monotonic() - began >= 1.5
     timer.join()
     assert set(keys(kafka, "e")) == {"e0", "e1", "e2"}
 
 
 def test_an_outage_past_the_bound_is_kafka_unavailable(kafka: EmbeddedKafka) -> None:
-    """Given a broker that stays away, when patience ends, then KafkaUnavailable says how many outputs are not acknowledged."""
+    """Given a broker that stays away, when retry ends, then KafkaUnavailable says how many outputs are not acknowledged."""
     here = delivery(kafka, delivery_timeout_s=1.0)
     kafka.down()
     try:
         with pytest.raises(KafkaUnavailable, match="2 outputs are not acknowledged"):
-            here.deliver(outputs("f", 2), patience(0.5))
+            here.deliver(outputs("f", 2), retry(0.5))
     finally:
         kafka.up()

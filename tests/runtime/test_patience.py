@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from stream.errors import RedisUnavailable
-from stream.runtime.retry import Abandoned, Patience
+from stream.runtime.retry import Abandoned, Retry
 
 
 class Clock:
@@ -24,13 +24,13 @@ class Clock:
 def test_pauses_grow_up_to_their_bound_and_end_at_the_total() -> None:
     """Given something that stays away, when it is waited for, then pauses double up to their bound, and after the total the error comes back with how long it was waited for."""
     clock = Clock()
-    patience = Patience(total_s=10.0, pause_max_s=1.0, clock=clock, sleep=clock.sleep)
+    retry = Retry(total_s=10.0, pause_max_s=1.0, clock=clock, sleep=clock.sleep)
     pauses: list[float] = []
 
     def wait_for_ever() -> None:
         for _ in range(100):
             before = clock.now_s
-            patience.pause(RedisUnavailable("away"))
+            retry.pause(RedisUnavailable("away"))
             pauses.append(round(clock.now_s - before, 6))
 
     with pytest.raises(RedisUnavailable, match=r"away \(waited 10 s, the bound is COACH_OUTAGE_MAX_S=10\)"):
@@ -43,24 +43,24 @@ def test_pauses_grow_up_to_their_bound_and_end_at_the_total() -> None:
 def test_progress_starts_the_bound_anew() -> None:
     """Given an outage that ended, when another begins, then it has the whole bound again."""
     clock = Clock()
-    patience = Patience(total_s=1.0, pause_max_s=1.0, clock=clock, sleep=clock.sleep)
+    retry = Retry(total_s=1.0, pause_max_s=1.0, clock=clock, sleep=clock.sleep)
     for _ in range(5):
-        patience.pause(RedisUnavailable("away"))
-        patience.pause(RedisUnavailable("away"))
-        patience.progress()
-    assert patience.pauses == 10
+        retry.pause(RedisUnavailable("away"))
+        retry.pause(RedisUnavailable("away"))
+        retry.progress()
+    assert retry.pauses == 10
 
 
 def test_a_pause_ends_when_the_work_is_called_off() -> None:
     """Given a long pause, when a stop begins, then the pause ends within a step."""
     clock = Clock()
-    patience = Patience(
+    retry = Retry(
         total_s=100.0, pause_max_s=60.0, clock=clock, sleep=clock.sleep, abandoned=lambda: clock.now_s > 101.0
     )
 
     def wait_for_ever() -> None:
         for _ in range(50):
-            patience.pause(RedisUnavailable("away"))
+            retry.pause(RedisUnavailable("away"))
 
     with pytest.raises(Abandoned):
         wait_for_ever()

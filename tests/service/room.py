@@ -20,7 +20,7 @@ import pytest
 import redis
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
-from stream.models.model_table import Publication
+from stream.models.model_table import PublicationAtEpoch
 from stream.models.publishing import Request, publish
 from stream.runtime.connections import framing_of
 from stream.runtime.settings import Settings, read_settings
@@ -124,7 +124,7 @@ class Room:
         """The settings of its workers."""
         return read_settings(self.environment)
 
-    def publish(self, lender: Lender, **more: Any) -> Publication:
+    def publish(self, lender: Lender, **more: Any) -> PublicationAtEpoch:
         """Publish a lender's bundle, effective long ago."""
         effective = read_start_at("2026-01-01T00:00:00Z").time_ms
         return publish(self.settings, Request(uri=str(lender.bundle), **({"effective_from_ms": effective} | more)))

@@ -16,11 +16,11 @@ from stream.runtime.health import Vitals
 from stream.runtime.kafka.commit_order import CommitOrder, Held
 from stream.runtime.kafka.delivery import Output, Undeliverable
 from stream.runtime.kafka.inbound import Inbound
-from stream.runtime.retry import Patience
+from stream.runtime.retry import Retry
 from stream.runtime.settings import Settings
 from stream.wire.framing import SINGLE_OBJECT
 from stream.worker.answering import Answered, Approved, Outcome, Refused, Waiting
-from stream.worker.decision_log import Accounts
+from stream.worker.decision_log import DecisionLog
 from stream.worker.metrics import worker_counters
 from stream.worker.outputs import write_out
 from stream.worker.pipeline import Pipeline
@@ -121,7 +121,7 @@ def answered(name: str) -> Answered:
 
 
 class FakeDelivery:
-    """A broker: keeps what it acknowledged, in order. `refuse` says which outputs it never takes; while `down` it takes nothing, as the real one until its patience ends."""
+    """A broker: keeps what it acknowledged, in order. `refuse` says which outputs it never takes; while `down` it takes nothing, as the real one until its retry ends."""
 
     def __init__(self) -> None:
         self.delivered: list[Output] = []
@@ -129,10 +129,10 @@ class FakeDelivery:
         self.down = False
         self.on_delivery: Callable[[Sequence[Output]], None] = lambda _outputs: None
 
-    def deliver(self, outputs: Sequence[Output], patience: Patience) -> list[Undeliverable]:
+    def deliver(self, outputs: Sequence[Output], retry: Retry) -> list[Undeliverable]:
         """See `Delivers`."""
         while self.down and outputs:
-            patience.pause(KafkaUnavailable("the broker is down"))
+            retry.pause(KafkaUnavailable("the broker is down"))
         self.on_delivery(outputs)
         self.delivered += [one for one in outputs if not self.refuse(one)]
         return [Undeliverable(one, "it is too large") for one in outputs if self.refuse(one)]
@@ -187,7 +187,7 @@ async def bench(**settings: Any) -> AsyncIterator[Bench]:
         write_out=partial(write_out, delivery, SINGLE_OBJECT, chosen),
         order=book.order(),
         settings=chosen,
-        accounts=Accounts(counters, vitals),
+        accounts=DecisionLog(counters, vitals),
         generation=lambda: state["bench"].generation,
         suspended=lambda: state["bench"].suspended,
         models_changes=lambda: answerer.changes,

@@ -20,7 +20,7 @@ from stream.runtime.health import Vitals
 from stream.runtime.kafka.inbound import Inbound
 from stream.runtime.logs import JsonLines
 from stream.worker.answering import Answerer
-from stream.worker.decision_log import Accounts
+from stream.worker.decision_log import DecisionLog
 from stream.worker.metrics import worker_counters
 from tests.service.lender import Lender
 from tests.worker.fakes import inbound
@@ -60,7 +60,7 @@ def models(toy: Lender) -> Models:
 
 def told(here: Answerer, record: Inbound) -> str:
     """Answer one record, close its account, and give what was logged."""
-    accounts = Accounts(worker_counters(), Vitals())
+    accounts = DecisionLog(worker_counters(), Vitals())
     with log_lines() as written:
         (outcome,) = here.outcomes([record], budget_s=60)
         accounts.close([(record, outcome)], acknowledged_ms=3_500)

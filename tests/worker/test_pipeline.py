@@ -198,7 +198,7 @@ def test_a_lost_bundle_stalls_nobody_and_is_looked_for_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Given decisions whose bundle is nowhere, when others come, then those are answered; the bundle is looked for again without a new publication, the wait is told of once, and when the bundle is back they are answered."""
-    monkeypatch.setattr(pipeline, "UNTOLD_AGAIN_S", 0.05)
+    monkeypatch.setattr(pipeline, "RECHECK_INTERVAL_S", 0.05)
 
     async def story() -> None:
         async with bench() as here:

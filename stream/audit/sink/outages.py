@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaException
 
 from stream.errors import DependencyError, KafkaUnavailable
 from stream.runtime.health import Vitals
-from stream.runtime.retry import CalledOff, Patience
+from stream.runtime.retry import Retry, StopRequested
 from stream.runtime.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -37,10 +37,10 @@ class Outages:
     def patiently(self, doing: Callable[[], Result]) -> Result:
         """Run something until what it depends on is there. Raises: Abandoned, DependencyError past the outage bound."""
         settings = self._settings
-        patience = Patience(
+        retry = Retry(
             total_s=settings.outage_max_s,
             pause_max_s=settings.retry_delay_max_s,
-            abandoned=CalledOff(self._stopped, settings.drain_s),
+            abandoned=StopRequested(self._stopped, settings.drain_s),
             told=_told,
         )
         while True:
@@ -49,7 +49,7 @@ class Outages:
                 result = doing()
             except DependencyError as away:
                 self._waiting_since_s = self._waiting_since_s or time.monotonic()
-                patience.pause(away)
+                retry.pause(away)
             else:
                 self._waiting_since_s = None
                 return result

@@ -40,7 +40,7 @@ SPANS_TOLD_MAX: Final = 5
 
 
 class Patiently(Protocol):
-    """Runs something that may fail for a dependency, until it succeeds or patience ends."""
+    """Runs something that may fail for a dependency, until it succeeds or retry ends."""
 
     def __call__(self, doing: Callable[[], Result], /) -> Result:
         """Run it. Raises: DependencyError, Abandoned."""

@@ -1,4 +1,4 @@
-"""The sink's own settings, beside those of the service (Kafka, topics, patience, log)."""
+"""The sink's own settings, beside those of the service (Kafka, topics, retry, log)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from stream.runtime.settings import topic_name
-from stream.runtime.settings_reader import About, read_described, refuse
+from stream.runtime.settings_reader import About, read_settings_class, refuse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,11 +43,11 @@ class SinkSettings:
 
 
 def read_sink_settings(environment: Mapping[str, str] | None = None, **flags: object) -> SinkSettings:
-    """Read them, as `read_described` does.
+    """Read them, as `read_settings_class` does.
 
     Raises: ConfigurationError that names every wrong setting, and what it takes.
     """
-    settings, wrong = read_described(SinkSettings, environment, flags, part="SINK_")
+    settings, wrong = read_settings_class(SinkSettings, environment, flags, part="SINK_")
     if not settings.sink_to:
         wrong.append(
             "COACH_SINK_TO: say where the archive lies, here or with --to: a folder, or a URI such as s3://bucket/audit"

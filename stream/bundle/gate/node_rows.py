@@ -32,7 +32,7 @@ class _Paths(NamedTuple):
     sentinel: float  # NaN where there is none
 
 
-class Reach:
+class NodeRows:
     """Rows that come to the nodes of a forest. `reachable` (nodes,): whether any row comes to a node."""
 
     reachable: Bools

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream.bundle.gate.kept_probes import Keeper, KeptProbes
-from stream.bundle.gate.node_rows import Reach
+from stream.bundle.gate.node_rows import NodeRows
 from stream.bundle.gate.owner import Answers, Owner, Rows, owner_of
 from stream.bundle.gate.probe_leaves import LeafProbes
 from stream.bundle.gate.probe_rows import BATCH_ROWS, Asked, ProbeKind, ProbeRows
@@ -76,7 +76,7 @@ def probe(
     feature has by features.toml or the model file, none where empty.
     Raises: ProbeMismatch that names the row, and the tree and node or the value that differs.
     """
-    owner, reach = owner_of(forest, model), Reach(forest, pool)
+    owner, reach = owner_of(forest, model), NodeRows(forest, pool)
     asking, leaves = ProbeRows(forest, pool, declared, reach), LeafProbes(forest, reach)
     worded, whole = in_words(forest, pool), in_integers(forest, pool)
     counts = asking.counts

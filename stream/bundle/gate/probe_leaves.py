@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from stream.bundle.gate.node_rows import Places, Reach, Rows
+from stream.bundle.gate.node_rows import NodeRows, Places, Rows
 from stream.bundle.gate.probe_nodes import evenly
 from stream.forest.trees import Floats, Forest
 
@@ -34,7 +34,7 @@ class LeafProbes:
     unreachable: int
     left_out: int
 
-    def __init__(self, forest: Forest, reach: Reach) -> None:
+    def __init__(self, forest: Forest, reach: NodeRows) -> None:
         self._forest, self._reach = forest, reach
         open_to_rows = reach.reachable[forest.leaf_node]
         self._slots: list[Places] = []

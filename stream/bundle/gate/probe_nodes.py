@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from stream.bundle.gate.node_rows import Places, Reach, Rows
+from stream.bundle.gate.node_rows import NodeRows, Places, Rows
 from stream.forest.trees import CATEGORY, INSIDE, ZERO_IS_MISSING, ZERO_REACH, Forest
 
 NODES_PROBED_MAX: Final = 20_000
@@ -39,7 +39,7 @@ class NodeProbes:
     left_out: int
     codes_left_out: int
 
-    def __init__(self, forest: Forest, reach: Reach, codes: Sequence[Rows]) -> None:
+    def __init__(self, forest: Forest, reach: NodeRows, codes: Sequence[Rows]) -> None:
         """`codes` are the codes that are known of each feature."""
         self._forest, self._reach = forest, reach
         splits = np.flatnonzero(forest.left != INSIDE)

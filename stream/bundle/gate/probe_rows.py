@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from stream.bundle.gate.node_rows import Places, Reach, Rows
+from stream.bundle.gate.node_rows import NodeRows, Places, Rows
 from stream.bundle.gate.probe_nodes import NodeProbes
 from stream.forest.trees import CATEGORY, CODES_MAX, ZERO_REACH, Forest
 
@@ -58,7 +58,7 @@ class ProbeRows:
 
     nodes: NodeProbes
 
-    def __init__(self, forest: Forest, pool: Rows, declared: Sequence[int] = (), reach: Reach | None = None) -> None:
+    def __init__(self, forest: Forest, pool: Rows, declared: Sequence[int] = (), reach: NodeRows | None = None) -> None:
         """Shapes: pool (n, features) float64; `declared` is how many categories each feature has, none where empty.
 
         `reach` is that of this forest and pool, where it is at hand.
@@ -79,7 +79,7 @@ class ProbeRows:
             ),
         }
         known_codes = [_known(forest, j, known[j], pool[:, j]) for j in features]
-        self.nodes = NodeProbes(forest, reach or Reach(forest, pool), known_codes)
+        self.nodes = NodeProbes(forest, reach or NodeRows(forest, pool), known_codes)
 
     @property
     def counts(self) -> dict[ProbeKind, int]:

@@ -29,7 +29,7 @@ from stream.forest.walk import leaf_ids, leaf_slots, margins, margins_of
 from stream.recourse.explain.attribution import Contrast, RowSides, SplitRows, by_feature, contrast, ledger
 from stream.recourse.model import PublishedModel
 from stream.recourse.search.tier_targets import TierTarget
-from stream.recourse.space.person_reach import Reach
+from stream.recourse.space.person_reach import PersonReach
 
 ENGINE_VERSION = "2"  # raised only when answers change
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -144,7 +144,7 @@ def recommendation_of(decision: Decision, model: PublishedModel, body: AuditBody
 
 
 def tier_of(
-    model: PublishedModel, scored: Scored, reach: Reach, found: TierTarget, splits: SplitRows | None
+    model: PublishedModel, scored: Scored, reach: PersonReach, found: TierTarget, splits: SplitRows | None
 ) -> AuditTier:
     """Write one tier of the audit body: both ledgers, and the margin after the actions as the library gives it."""
     forest, units = model.forest, model.units
@@ -221,7 +221,7 @@ def _action(model: PublishedModel, j: int, own: float, to: float, cell: int, con
         direction = "change"
     else:
         direction = "increase" if to > own else "decrease"
-    lowest = float(model.landings.from_below[int(model.landings.start[j]) + cell])
+    lowest = float(model.cell_targets.from_below[int(model.cell_targets.start[j]) + cell])
     from_above = direction == "decrease" or (direction == "provide" and rule.type != "category" and to != lowest)
     action: Action = {
         "feature": rule.name,
@@ -234,8 +234,8 @@ def _action(model: PublishedModel, j: int, own: float, to: float, cell: int, con
         "contribution": contribution.get(rule.name, "0"),
     }
     if model.cells.category(j) is None:
-        at = int(model.landings.start[j]) + cell
-        ends = (model.landings.from_below[at], model.landings.from_above[at])
+        at = int(model.cell_targets.start[j]) + cell
+        ends = (model.cell_targets.from_below[at], model.cell_targets.from_above[at])
         if cell != model.cells.cell(j, own) and to in ends:  # a target that lasts can stand at a shadow's threshold
             action["binding_threshold"] = model.cells.interval(j, cell)["high" if from_above else "low"]
     else:
@@ -269,7 +269,7 @@ def _ledger(
 
 
 def _comparator_sides(
-    model: PublishedModel, reach: Reach, cells: NDArray[np.int32]
+    model: PublishedModel, reach: PersonReach, cells: NDArray[np.int32]
 ) -> dict[int, tuple[float, Other, str | None]]:
     """Per feature whose cell differs: a value in the comparator's cell, the cell itself, and why one cannot move there."""
     sides: dict[int, tuple[float, Other, str | None]] = {}

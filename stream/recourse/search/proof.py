@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from stream.forest.trees import Forest
 from stream.forest.walk import margins_of
 from stream.recourse.space.leaf_regions import Parts, Together, nearest_in, parts_of, ways_of
-from stream.recourse.space.linked_features import LINE_WAYS_MAX, Line
+from stream.recourse.space.linked_features import LINE_WAYS_MAX, LinkedFeatures
 from stream.recourse.space.margin_profiles import CellTrees, is_searchable
-from stream.recourse.space.person_reach import Reach
+from stream.recourse.space.person_reach import PersonReach
 
 BOXES_MAX = 5_000  # looked at for one person, before the question stays open
 OTHER_ROUNDINGS = 4  # in the goal and in the base margin
@@ -76,36 +76,39 @@ def prove(
 
 
 def prove_for(
-    forest: Forest, trees: CellTrees, reach: Reach, *, cutoff: float, sign: int
+    forest: Forest, trees: CellTrees, reach: PersonReach, *, cutoff: float, sign: int
 ) -> tuple[Outcome, NDArray[np.float64] | None]:
     """Prove for one person that nothing permitted is accepted, or give a target (features,) float64 that the model accepts.
 
     "unknown" where the budget does not suffice, where a line of linked features is longer than what is looked at, and
     where the best that is found is short of the cutoff by no more than what is rounded.
     """
-    units = reach.landings.units
+    units = reach.cell_targets.units
     ways = [reach.alternatives.of(u) for u in range(len(units))]
     proof = prove(
         forest,
         trees,
         reach.cells,
-        ~np.isnan(reach.landing) & reach.landings.alone[reach.landings.feature],
+        ~np.isnan(reach.target_value) & reach.cell_targets.alone[reach.cell_targets.feature],
         cutoff=cutoff,
         sign=sign,
         units=[Together(tuple(one.j for one in unit.members), way[0]) for unit, way in zip(units, ways, strict=True)],
     )
     if proof.cells is None or proof.ways is None:
-        cut = any(isinstance(unit, Line) and len(way[0]) > LINE_WAYS_MAX for unit, way in zip(units, ways, strict=True))
+        cut = any(
+            isinstance(unit, LinkedFeatures) and len(way[0]) > LINE_WAYS_MAX
+            for unit, way in zip(units, ways, strict=True)
+        )
         return "unknown" if cut else proof.outcome, None
-    moves = (proof.cells != reach.cells) & reach.landings.alone
-    target = np.where(moves, reach.landing[reach.landings.start[:-1] + proof.cells], reach.row)
+    moves = (proof.cells != reach.cells) & reach.cell_targets.alone
+    target = np.where(moves, reach.target_value[reach.cell_targets.start[:-1] + proof.cells], reach.row)
     for unit, way, taken in zip(units, ways, proof.ways.tolist(), strict=True):
         target[[one.j for one in unit.members]] = way[1][taken]
     accepted = sign * float(margins_of(forest, target[None])[0]) >= sign * cutoff
     return ("found", target) if accepted else ("unknown", None)
 
 
-def have_compiled(forest: Forest, trees: CellTrees) -> None:
+def warm_up(forest: Forest, trees: CellTrees) -> None:
     """Prove something that is out of everyone's reach: the first person asked for need not wait for the compiler."""
     own = np.zeros(len(trees.by_rank), np.int32)
     prove(forest, trees, own, np.ones(trees.start[-1], np.bool_), cutoff=np.inf, sign=1, boxes_max=1)

@@ -16,11 +16,11 @@ from stream.recourse.comparators.leaf_matrix import LeafMatrix
 from stream.recourse.comparators.people import People, distances, genuine_distance, people_of
 from stream.recourse.rules.features import FeatureRules
 from stream.recourse.rules.policy import Policy
-from stream.recourse.search.robust_descent import Aim, Crowd, descend
+from stream.recourse.search.robust_descent import Neighbourhood, Objective, descend
 from stream.recourse.space.joint_trees import JointTrees, joint_trees
 from stream.recourse.space.moves import no_moves
-from stream.recourse.space.person_reach import Landings, landings_of
-from stream.recourse.space.reachable_leaves import within_reach
+from stream.recourse.space.person_reach import CellTargets, cell_targets_of
+from stream.recourse.space.reachable_leaves import reachable_leaves
 
 LOGISTIC = "logistic"  # in the names of links whose margins are log odds
 LOGIT_DEVIATION = math.pi / math.sqrt(3)  # the standard deviation of the logistic distribution
@@ -30,40 +30,40 @@ DEVIATIONS_AMONG_MAX = 2048  # people, evenly chosen, on whom it is measured whe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LastingSpace:
+class RobustSpace:
     """What belongs to a published model.
 
     deviation: how many margins models lie apart, see `_deviation`; genuine: see `genuine_distance`.
     """
 
     cells: Cells
-    landings: Landings
+    cell_targets: CellTargets
     joint: JointTrees
     people: People
     genuine: float
     deviation: float
 
-    def have_compiled(self) -> None:
+    def warm_up(self) -> None:
         """Descend once where nothing is permitted."""
         trees = self.joint.trees
         moves = no_moves(trees)
         features, models = len(moves.own), len(self.joint.base)
         nothing = np.empty(0, np.float32)
-        crowd = Crowd(
+        neighbourhood = Neighbourhood(
             np.zeros((1, features), np.float32), self.people.nominal, np.zeros(features, np.float32), nothing, nothing
         )
         descend(
-            within_reach(self.joint, moves, np.arange(models)),
+            reachable_leaves(self.joint, moves, np.arange(models)),
             moves,
-            Aim(np.zeros(models), 1.0, 1.0, 1.0, 1.0, 1.0),
-            crowd,
+            Objective(np.zeros(models), 1.0, 1.0, 1.0, 1.0, 1.0),
+            neighbourhood,
             moves.own[None].copy(),
             1,
         )
-        distances(crowd.place, crowd.nominal, crowd.place)
+        distances(neighbourhood.place, neighbourhood.nominal, neighbourhood.place)
 
 
-def lasting_space(
+def robust_space(
     forests: tuple[Forest, ...],
     rules: FeatureRules,
     matrix: LeafMatrix,
@@ -71,14 +71,14 @@ def lasting_space(
     link: Link,
     policy: Policy,
     cutoff: float,
-) -> LastingSpace:
+) -> RobustSpace:
     """Put together what is common to all decisions. `forests`: the model, then its shadows."""
     parts = [cells_of(forest) for forest in forests]
     cells = common_cells(parts)
     people = people_of(rules, matrix, parts[0])
-    return LastingSpace(
+    return RobustSpace(
         cells=cells,
-        landings=landings_of(rules, cells, matrix),
+        cell_targets=cell_targets_of(rules, cells, matrix),
         joint=joint_trees(forests, cells, policy.sign),
         people=people,
         genuine=genuine_distance(people, matrix.first_past(cutoff, policy.sign)),

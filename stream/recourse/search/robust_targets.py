@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from stream.forest.walk import margins_of
 from stream.recourse.comparators.people import distances, nearest_people, place_of, place_of_row, place_of_rows
 from stream.recourse.rules.effort import is_own
-from stream.recourse.search.robust_descent import EXCHANGES_MAX, Aim, Crowd, descend
-from stream.recourse.search.robust_space import LastingSpace
+from stream.recourse.search.robust_descent import EXCHANGES_MAX, Neighbourhood, Objective, descend
+from stream.recourse.search.robust_space import RobustSpace
 from stream.recourse.search.searched_model import SearchedModel
 from stream.recourse.space.moves import Moves, moves_of, state_of, target_of, without
-from stream.recourse.space.person_reach import Reach, reach_of
-from stream.recourse.space.reachable_leaves import Leaves, within_reach
+from stream.recourse.space.person_reach import PersonReach, person_reach
+from stream.recourse.space.reachable_leaves import ReachableLeaves, reachable_leaves
 
-CROWD_MAX = 1024  # accepted people nearest to mid's target, among whom the search for far goes on
+NEIGHBOURHOOD_MAX = 1024  # accepted people nearest to mid's target, among whom the search for far goes on
 COMPARED_MAX = 64  # of them, the cheapest to come near to
 BESIDE_MAX = 3  # of these, from whom that search sets out as well
 OTHERS_MAX = 3  # moves of a target that all tiers share, without each of which another way is looked for
@@ -30,16 +30,16 @@ Target = NDArray[np.float64]  # (features,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LastingQuestion:
+class RobustQuestion:
     """What it takes to answer: a person's reach in the model's cells, and in those that the shadows share with it."""
 
     model: SearchedModel
-    space: LastingSpace
-    reach: Reach
-    there: Reach
+    space: RobustSpace
+    reach: PersonReach
+    there: PersonReach
     moves: Moves
     searched: list[int]  # the numbers of the shadows that are asked
-    leaves: Leaves  # what is within reach of the model and of them
+    leaves: ReachableLeaves  # what is within reach of the model and of them
     cutoff: float
     accepts: Callable[[Target], bool]  # whether the model itself does
     cheapest: Callable[[Moves], Target | None]  # that it accepts, of such as these moves make
@@ -53,35 +53,35 @@ class LastingQuestion:
         policy, space, reach = self.model.policy, self.space, self.reach
         goals, unit = np.full(len(self.leaves.base), policy.sign * self.cutoff), space.deviation
         goals[0] += slack
-        lasting = Aim(
+        robust = Objective(
             goals, policy.mid_surplus * unit, policy.mid_surplus_price / unit,
             0.0, 0.0, 0.0,
         )  # fmt: skip
-        mid = self._settled(lasting, self._crowd(np.empty(0, np.int64)), [near])
+        mid = self._settled(robust, self._neighbourhood(np.empty(0, np.int64)), [near])
         mid = near if mid is None else mid
         price = policy.far_distance_price * space.genuine
         dear = max(float(self.reach.costs(mid[None], float(policy.action_cost))[0]), LEAST_PRICE)
-        like_others = Aim(
+        like_others = Objective(
             goals, policy.far_surplus * unit, policy.far_surplus_price / unit,
             policy.far_reserve * unit, policy.far_reserve_price / dear / unit, price,
         )  # fmt: skip
         around = np.empty(0, np.int64)
         if price > 0:
             place = place_of_row(mid, reach.rules, reach.matrix, self.model.cells)
-            around = nearest_people(space.people, self._first_accepted, place, CROWD_MAX)
-        crowd = self._crowd(around)
-        beside = self._beside(around, crowd, price) if price > 0 else ()
-        far = self._settled(like_others, crowd, [mid, *beside])
+            around = nearest_people(space.people, self._first_accepted, place, NEIGHBOURHOOD_MAX)
+        neighbourhood = self._neighbourhood(around)
+        beside = self._beside(around, neighbourhood, price) if price > 0 else ()
+        far = self._settled(like_others, neighbourhood, [mid, *beside])
         far = mid if far is None else far
         if is_own(near, mid).all() and is_own(mid, far).all():
-            far = self._another(like_others, crowd, near)
+            far = self._another(like_others, neighbourhood, near)
         return mid, far
 
     @property
     def _first_accepted(self) -> int:
         return self.model.matrix.first_past(self.cutoff, self.model.policy.sign)
 
-    def _another(self, aim: Aim, crowd: Crowd, target: Target) -> Target:
+    def _another(self, objective: Objective, neighbourhood: Neighbourhood, target: Target) -> Target:
         """Of the ways that do without one of a target's moves the one that is worth most; the target itself if there is none.
 
         As many of the models asked accept it.
@@ -96,16 +96,18 @@ class LastingQuestion:
             start = self.cheapest(without(here, slot))
             if start is None:
                 continue
-            settled = self._settled(aim, crowd, [start], without(self.moves, slot))
+            settled = self._settled(objective, neighbourhood, [start], without(self.moves, slot))
             for other in (settled, start):
                 if other is None or (self._past(other) >= 0).sum() < (self._past(target) >= 0).sum():
                     continue
                 if float(self.reach.costs(other[None], action_cost)[0]) <= dearest:
                     found.append(other)
                     break
-        return min(found, key=lambda other: self._worth(aim, crowd, other), default=target)
+        return min(found, key=lambda other: self._worth(objective, neighbourhood, other), default=target)
 
-    def _settled(self, aim: Aim, crowd: Crowd, starts: list[Target], moves: Moves | None = None) -> Target | None:
+    def _settled(
+        self, objective: Objective, neighbourhood: Neighbourhood, starts: list[Target], moves: Moves | None = None
+    ) -> Target | None:
         """Descend from each start, then exchange from where it ends best.
 
         None where the model declines what comes of it, or where the first start was better: the common cells can part a
@@ -113,23 +115,27 @@ class LastingQuestion:
         """
         moves = self.moves if moves is None else moves
         states = [state_of(self.there, moves, start, self.space.cells, self.model.cells) for start in starts]
-        worth, state = descend(self.leaves, moves, aim, crowd, np.array(states), EXCHANGES_MAX)
+        worth, state = descend(self.leaves, moves, objective, neighbourhood, np.array(states), EXCHANGES_MAX)
         target = target_of(self.there, state)
         if math.isinf(worth) or not self.accepts(target):
             return None
         begun = self.space.cells.of(np.array([starts[0], target_of(self.there, states[0])]))
-        return None if (begun[0] != begun[1]).any() and self._worth(aim, crowd, starts[0]) <= worth else target
+        return (
+            None
+            if (begun[0] != begun[1]).any() and self._worth(objective, neighbourhood, starts[0]) <= worth
+            else target
+        )
 
-    def _worth(self, aim: Aim, crowd: Crowd, target: Target) -> float:
+    def _worth(self, objective: Objective, neighbourhood: Neighbourhood, target: Target) -> float:
         """The objective of a target, by the models themselves."""
         reach, past = self.reach, self._past(target)
-        short = aim.surplus_price * np.maximum(aim.surplus - past, 0) + aim.reserve_price * np.maximum(
-            aim.reserve - past, 0
-        )
+        short = objective.surplus_price * np.maximum(
+            objective.surplus - past, 0
+        ) + objective.reserve_price * np.maximum(objective.reserve - past, 0)
         worth = float(reach.costs(target[None], float(self.model.policy.action_cost))[0]) + float(np.mean(short))
-        if aim.distance_price > 0:
+        if objective.distance_price > 0:
             place = place_of_rows(target[None], reach.rules, reach.matrix, self.model.cells)
-            worth += aim.distance_price * float(distances(crowd.place, crowd.nominal, place)[0])
+            worth += objective.distance_price * float(distances(neighbourhood.place, neighbourhood.nominal, place)[0])
         return worth
 
     def _past(self, target: Target) -> NDArray[np.float64]:
@@ -138,7 +144,7 @@ class LastingQuestion:
         sign = self.model.policy.sign
         return np.array([sign * (float(margins_of(forest, target[None])[0]) - self.cutoff) for forest in asked])
 
-    def _crowd(self, around: NDArray[np.int64]) -> Crowd:
+    def _neighbourhood(self, around: NDArray[np.int64]) -> Neighbourhood:
         """Place a person's own places among the people with these rows of the pool."""
         known = self.reach.rules, self.reach.matrix, self.model.cells
         alternatives = self.there.alternatives
@@ -148,15 +154,15 @@ class LastingQuestion:
         features = np.concatenate([np.empty(0, np.int64), *tiled]).astype(np.int64)
         row = place_of_row(self.reach.row, *known)
         still = (alternatives.value == self.reach.row[features]) | np.isnan(alternatives.value)
-        return Crowd(
+        return Neighbourhood(
             place=self.space.people.place[around],
             nominal=self.space.people.nominal,
             row=row,
-            value=place_of(self.there.landing, self.there.landings.feature, *known),
+            value=place_of(self.there.target_value, self.there.cell_targets.feature, *known),
             of_cells=np.where(still, row[features], place_of(alternatives.value, features, *known)),
         )
 
-    def _beside(self, around: NDArray[np.int64], crowd: Crowd, price: float) -> Sequence[Target]:
+    def _beside(self, around: NDArray[np.int64], neighbourhood: Neighbourhood, price: float) -> Sequence[Target]:
         """Go as near as permitted to those of the people around with whom that is worth most, the best first."""
         reach, policy = self.reach, self.model.policy
         targets = reach.project(reach.matrix.cells[around])
@@ -169,32 +175,34 @@ class LastingQuestion:
         if not len(kept):
             return ()
         places = place_of_rows(targets[kept], reach.rules, reach.matrix, self.model.cells)
-        worth = efforts[kept] + price * distances(crowd.place, crowd.nominal, places)
+        worth = efforts[kept] + price * distances(neighbourhood.place, neighbourhood.nominal, places)
         return list(targets[kept[np.argsort(worth, kind="stable")[:BESIDE_MAX]]])
 
 
-def lasting_question(
+def robust_question(
     model: SearchedModel,
-    space: LastingSpace,
-    reach: Reach,
+    space: RobustSpace,
+    reach: PersonReach,
     *,
     cutoff: float,
     accepts: Callable[[Target], bool],
     cheapest: Callable[[Moves], Target | None],
-) -> LastingQuestion:
+) -> RobustQuestion:
     """Put a person's question into the space that the shadows share."""
     cells = space.cells.of(reach.row[None])[0]
-    there = reach_of(reach.rules, reach.matrix, space.landings, row=reach.row, cells=cells, mutability=reach.mutability)
+    there = person_reach(
+        reach.rules, reach.matrix, space.cell_targets, row=reach.row, cells=cells, mutability=reach.mutability
+    )
     moves = moves_of(there, float(model.policy.action_cost))
     searched = model.shadows.ring(reach.row)[: model.shadows.searched]
-    return LastingQuestion(
+    return RobustQuestion(
         model=model,
         space=space,
         reach=reach,
         there=there,
         moves=moves,
         searched=searched,
-        leaves=within_reach(space.joint, moves, np.array([0, *(1 + k for k in searched)])),
+        leaves=reachable_leaves(space.joint, moves, np.array([0, *(1 + k for k in searched)])),
         cutoff=cutoff,
         accepts=accepts,
         cheapest=cheapest,

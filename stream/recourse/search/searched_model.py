@@ -8,7 +8,7 @@ from stream.forest.cells import Cells
 from stream.forest.trees import Forest
 from stream.recourse.comparators.leaf_matrix import LeafMatrix
 from stream.recourse.rules.policy import Policy
-from stream.recourse.search.robust_space import LastingSpace
+from stream.recourse.search.robust_space import RobustSpace
 from stream.recourse.search.shadows import Shadows
 from stream.recourse.space.margin_profiles import CellTrees
 
@@ -29,7 +29,7 @@ class SearchedModel(Protocol):
         """Its trees in those cells, in which near is searched for."""
 
     @property
-    def lasting(self) -> LastingSpace | None:
+    def robust(self) -> RobustSpace | None:
         """Where mid and far are searched for; None for trees too deep to search."""
 
     @property

@@ -2,7 +2,7 @@
 
 Near is searched for directly (`least_effort`); where that finds nothing, the ranking is walked down until a *projected*
 comparator is accepted by the model itself, and what is found made cheaper. Mid and far set out from near
-(`lasting_question`). The paper returns the best-ranked comparator and loses validity to the moves that nobody can make
+(`robust_question`). The paper returns the best-ranked comparator and loses validity to the moves that nobody can make
 (section "Recourse the subject can act on"); here the comparator beside a target, the best-ranked of its tercile, is who
 explains it. Where no way is found, branch and bound looks for one until it is proven that there is none (`proof`), or
 its budget is used up. Trees too deep for that are walked for every tier.
@@ -24,11 +24,11 @@ from stream.forest.walk import margins_of
 from stream.recourse.comparators.ranking import Ranking
 from stream.recourse.search.least_effort import cheapened, least_effort
 from stream.recourse.search.proof import prove_for
-from stream.recourse.search.robust_space import LastingSpace
-from stream.recourse.search.robust_targets import lasting_question
+from stream.recourse.search.robust_space import RobustSpace
+from stream.recourse.search.robust_targets import robust_question
 from stream.recourse.search.searched_model import SearchedModel
 from stream.recourse.space.moves import Moves, moves_of, state_of, target_of
-from stream.recourse.space.person_reach import Reach
+from stream.recourse.space.person_reach import PersonReach
 
 TIERS: tuple[TierName, ...] = ("near", "mid", "far")
 FIRST_CHUNK, CHUNK_MAX = 16, 1024  # candidates projected and scored at once; most queries stop in the first few
@@ -58,7 +58,7 @@ class Found:
     proven: bool = False
 
 
-def targets_of(model: SearchedModel, reach: Reach, ranking: Ranking, *, first: int, cutoff: float) -> Found:
+def targets_of(model: SearchedModel, reach: PersonReach, ranking: Ranking, *, first: int, cutoff: float) -> Found:
     """Find a target for each tier, or for none.
 
     `ranking` is of the comparators matrix[first:], which ascend by what the model says of them, so
@@ -68,7 +68,7 @@ def targets_of(model: SearchedModel, reach: Reach, ranking: Ranking, *, first: i
     if not len(ranking):
         return Found(targets=())
     query = _Query(model=model, reach=reach, ranking=ranking, first=first, cutoff=cutoff)
-    return query.walked_all() if model.lasting is None else query.searched_all(model.lasting)
+    return query.walked_all() if model.robust is None else query.searched_all(model.robust)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -76,7 +76,7 @@ class _Query:
     """One person's question."""
 
     model: SearchedModel
-    reach: Reach
+    reach: PersonReach
     ranking: Ranking
     first: int
     cutoff: float
@@ -86,7 +86,7 @@ class _Query:
         bounds = [len(self.ranking) * k // len(TIERS) for k in range(len(TIERS) + 1)]
         return list(pairwise(bounds))
 
-    def searched_all(self, space: LastingSpace) -> Found:
+    def searched_all(self, space: RobustSpace) -> Found:
         """Search for what costs least, and from there for what lasts."""
         model = self.model
         moves = moves_of(self.reach, float(model.policy.action_cost))
@@ -98,7 +98,7 @@ class _Query:
             if near is None:
                 return Found(targets=(), proven=outcome == "none")
             near = self._cheapened(moves, near)
-        question = lasting_question(
+        question = robust_question(
             model, space, self.reach, cutoff=self.cutoff, accepts=self._accepts, cheapest=self._cheapest
         )
         targets = (near, *question.answers(near, self._slack))
@@ -128,7 +128,7 @@ class _Query:
         forest, reach, sign = self.model.forest, self.reach, self.model.policy.sign
         floor = float(sign * reach.matrix.margins[self.first + low]) if low < high else sign * self.cutoff
         ranked = _ranked(scores, low, high)
-        walked = _walk(forest, reach, ranked, first=self.first, cutoff=self.cutoff, sign=sign, aim=floor)
+        walked = _walk(forest, reach, ranked, first=self.first, cutoff=self.cutoff, sign=sign, objective=floor)
         if walked is None:
             return None
         rank, comparator, target = walked
@@ -176,7 +176,9 @@ def _moved(row: NDArray[np.float64], target: NDArray[np.float64]) -> list[int]:
     return np.flatnonzero((target != row) & ~np.isnan(target)).tolist()
 
 
-def prune(forest: Forest, reach: Reach, target: NDArray[np.float64], *, floor: float, sign: int) -> NDArray[np.float64]:
+def prune(
+    forest: Forest, reach: PersonReach, target: NDArray[np.float64], *, floor: float, sign: int
+) -> NDArray[np.float64]:
     """Give moves back, the dearest first, as long as sign * margin stays at or above `floor`.
 
     Shapes: (features,) -> (features,). Features that move together are given back as one: a group, and a driver with
@@ -202,21 +204,21 @@ def prune(forest: Forest, reach: Reach, target: NDArray[np.float64], *, floor: f
 
 def _walk(
     forest: Forest,
-    reach: Reach,
+    reach: PersonReach,
     ranked: Iterator[NDArray[np.int64]],
     *,
     first: int,
     cutoff: float,
     sign: int,
-    aim: float,
+    objective: float,
 ) -> _Walked | None:
-    """Take the first projection at or past `aim` among the first ranks, else the first that the model accepts."""
+    """Take the first projection at or past `objective` among the first ranks, else the first that the model accepts."""
     passed = 0
     settled: _Walked | None = None
     for candidates in ranked:
         targets = reach.project(reach.matrix.cells[first + candidates])
         reached = sign * margins_of(forest, targets)
-        aimed = reached[: max(0, AIMED_RANKS_MAX - passed)] >= aim
+        aimed = reached[: max(0, AIMED_RANKS_MAX - passed)] >= objective
         accepted = reached >= sign * cutoff
         if aimed.any() or (settled is None and accepted.any()):
             best = int((aimed if aimed.any() else accepted).argmax())

@@ -17,17 +17,17 @@ from stream.recourse.space.target_values import sentinels_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Standing:
+class Applicant:
     """Where one person stands.
 
-    Shapes: row (features,) float64; cells (features,) int32; mutability (features,) int8; landing (cells of the model,)
+    Shapes: row (features,) float64; cells (features,) int32; mutability (features,) int8; target_value (cells of the model,)
     float64: the value in each cell when a feature moves alone, NaN where it cannot.
     """
 
     row: NDArray[np.float64]
     cells: NDArray[np.int32]
     mutability: NDArray[np.int8]
-    landing: NDArray[np.float64]
+    target_value: NDArray[np.float64]
 
     def label(self, j: int) -> Mutability:
         """Give the label of feature j, tightened by the decision's overrides."""
@@ -35,7 +35,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Member:
+class UnitMember:
     """What belongs to the model of a feature j that moves with others. sentinels: as the model reads them."""
 
     j: int
@@ -65,8 +65,8 @@ class Member:
         return efforts(values, own, cost=self.rule.cost, scale=self.scale, unordered=unordered)
 
 
-def member_of(rules: FeatureRules, cells: Cells, matrix: LeafMatrix, j: int) -> Member:
+def unit_member(rules: FeatureRules, cells: Cells, matrix: LeafMatrix, j: int) -> UnitMember:
     """Put together what is asked of a feature for every person."""
     rule = rules.rules[j]
     sentinels = np.array(sentinels_of(rule, cells), cells.dtype)
-    return Member(j=j, rule=rule, cells=cells, scale=float(matrix.scales[j]), sentinels=sentinels)
+    return UnitMember(j=j, rule=rule, cells=cells, scale=float(matrix.scales[j]), sentinels=sentinels)

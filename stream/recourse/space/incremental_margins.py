@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.recourse.space.moves import Moves
-from stream.recourse.space.reachable_leaves import NO_TABLE, Leaves
+from stream.recourse.space.reachable_leaves import NO_TABLE, ReachableLeaves
 
 
-class Standing(NamedTuple):
+class IncrementalMargins(NamedTuple):
     """Where one state stands, for every model at once.
 
     Shapes: place (slots,): the place of each slot; shut (bars,): whether a bar keeps the state out; out (leaves,): how many
@@ -36,7 +36,7 @@ class Standing(NamedTuple):
 
 
 @numba.njit(cache=True, nogil=True)
-def standing_at(leaves: Leaves, moves: Moves, place: NDArray[np.int32]) -> Standing:
+def incremental_margins(leaves: ReachableLeaves, moves: Moves, place: NDArray[np.int32]) -> IncrementalMargins:
     """Let a person stand at the places of a state. Shape: (slots,)."""
     models, slots = leaves.base.shape[0], moves.own.shape[0]
     first_bar, of_leaf, start = leaves.first_bar, leaves.of_leaf, moves.start
@@ -59,11 +59,11 @@ def standing_at(leaves: Leaves, moves: Moves, place: NDArray[np.int32]) -> Stand
                 _add(leaves.slot, leaves.low, leaves.high, start, sums, bar, m, weight)
                 if leaves.table[bar] != NO_TABLE or leaves.at_missing[bar]:
                     _add_rest(leaves, moves, sums, bar, m, weight)
-    return Standing(place.copy(), shut, out, totals, sums)
+    return IncrementalMargins(place.copy(), shut, out, totals, sums)
 
 
 @numba.njit(cache=True, nogil=True)
-def go(leaves: Leaves, moves: Moves, here: Standing, slot: int, to: int) -> None:
+def apply_move(leaves: ReachableLeaves, moves: Moves, here: IncrementalMargins, slot: int, to: int) -> None:
     """Move one slot to a place."""
     first_bar, of_leaf, start = leaves.first_bar, leaves.of_leaf, moves.start
     shut, out, sums = here.shut, here.out, here.sums
@@ -92,7 +92,7 @@ def go(leaves: Leaves, moves: Moves, here: Standing, slot: int, to: int) -> None
 
 
 @numba.njit(cache=True, nogil=True)
-def _shut(leaves: Leaves, moves: Moves, slot: int, place: int, shut: NDArray[np.bool_]) -> None:
+def _shut(leaves: ReachableLeaves, moves: Moves, slot: int, place: int, shut: NDArray[np.bool_]) -> None:
     """Fill in which of a slot's bars keep out who is at a place."""
     begin, end = leaves.first_of_slot[slot], leaves.first_of_slot[slot + 1]
     low, high = leaves.low[begin:end], leaves.high[begin:end]
@@ -109,7 +109,7 @@ def _shut(leaves: Leaves, moves: Moves, slot: int, place: int, shut: NDArray[np.
 
 
 @numba.njit(cache=True, nogil=True)
-def gains_from(leaves: Leaves, moves: Moves, here: Standing, gains: NDArray[np.float64]) -> None:
+def margin_gains(leaves: ReachableLeaves, moves: Moves, here: IncrementalMargins, gains: NDArray[np.float64]) -> None:
     """Fill in what each model gains when one slot alone moves to a place. Shape: gains (places, models).
 
     That of missing has no meaning where a person is not missing, which nobody is ever told to become.
@@ -157,7 +157,9 @@ def _add(
 
 
 @numba.njit(cache=True, nogil=True)
-def _add_rest(leaves: Leaves, moves: Moves, sums: NDArray[np.float64], bar: int, m: int, weight: float) -> None:
+def _add_rest(
+    leaves: ReachableLeaves, moves: Moves, sums: NDArray[np.float64], bar: int, m: int, weight: float
+) -> None:
     """Let a weight count where a table lets in, or a missing value."""
     slot = leaves.slot[bar]
     at, places = moves.start[slot] + slot, moves.start[slot + 1] - moves.start[slot]

@@ -29,7 +29,7 @@ from stream.recourse.rules.formulas import (
     wholes,
 )
 from stream.recourse.rules.units import Dependent, Link, Unit
-from stream.recourse.space.applicant import Member, Standing
+from stream.recourse.space.applicant import Applicant, UnitMember
 from stream.recourse.space.target_values import grid_origin, past_sentinels
 
 LINE_WAYS_MAX = 256  # of one line; where more cells lie along it, evenly spread ones of them
@@ -39,7 +39,7 @@ NO_RATIO = "what its ratio is divided by is not known, or not above zero"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Line:
+class LinkedFeatures:
     """What belongs to the model of a driver and its dependents.
 
     driver, guide, places: where the driver, the guide and each dependent stand among `members`; the guide is the member
@@ -48,7 +48,7 @@ class Line:
     from above.
     """
 
-    members: tuple[Member, ...]
+    members: tuple[UnitMember, ...]
     rules: FeatureRules
     driver: int
     dependents: tuple[Dependent, ...]
@@ -57,7 +57,7 @@ class Line:
     upward: tuple[NDArray[np.float64], ...]
     downward: tuple[NDArray[np.float64], ...]
 
-    def ways(self, person: Standing) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+    def ways(self, person: Applicant) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
         """Give the members' values along the line, and their cells: per combination of cells those next to the person's own.
 
         Shapes: (ways, members) float64, int32.
@@ -106,7 +106,7 @@ class Line:
             step=None if rule.step is None else exact(rule.step),
         )
 
-    def _drivers(self, formulas: Sequence[Formula], person: Standing) -> tuple[NDArray[Any], int]:
+    def _drivers(self, formulas: Sequence[Formula], person: Applicant) -> tuple[NDArray[Any], int]:
         """Give the driver's values that are worth a look, ascending, as whole units of 10 ** -digits, and digits.
 
         Of each stop the neighbours too: doubles miss a stop by a step at most.
@@ -161,7 +161,7 @@ class Line:
         return values[first], cells[first]
 
 
-def cells_of_members(members: Sequence[Member], values: NDArray[np.float64]) -> NDArray[np.int32]:
+def cells_of_members(members: Sequence[UnitMember], values: NDArray[np.float64]) -> NDArray[np.int32]:
     """Find the cell of each member's values. Shape: (n, members) -> (n, members) int32."""
     return np.column_stack([one.cells.of_column(one.j, values[:, k]) for k, one in enumerate(members)])
 
@@ -174,30 +174,36 @@ def first_of_each(cells: NDArray[np.int32]) -> NDArray[np.int64]:
     return np.array(list(places.values()), np.int64)
 
 
-def line_of(
-    unit: Unit, members: Sequence[Member], rules: FeatureRules, landings: Sequence[NDArray[np.float64]]
-) -> Line:
-    """Put together what belongs to the model. landings: per member, (cells, 3) as `landing_values` gives them."""
+def linked_features_of(
+    unit: Unit, members: Sequence[UnitMember], rules: FeatureRules, cell_targets: Sequence[NDArray[np.float64]]
+) -> LinkedFeatures:
+    """Put together what belongs to the model. cell_targets: per member, (cells, 3) as `target_values` gives them."""
     at = [one.j for one in members]
     driver = unit.members.index(unit.driver if unit.driver is not None else unit.members[0])
     places = tuple(at.index(one.j) for one in unit.dependents)
     split = [k for k in (driver, *places) if members[k].cells.count(at[k]) > 1]
-    return Line(
+    return LinkedFeatures(
         members=tuple(members),
         rules=rules,
         driver=driver,
         dependents=unit.dependents,
         places=places,
         guide=split[0] if split else driver,
-        upward=tuple(_entered(one, landing[:, 0], upward=True) for one, landing in zip(members, landings, strict=True)),
+        upward=tuple(
+            _entered(one, target_value[:, 0], upward=True)
+            for one, target_value in zip(members, cell_targets, strict=True)
+        ),
         downward=tuple(
-            _entered(one, landing[:, 1], upward=False) for one, landing in zip(members, landings, strict=True)
+            _entered(one, target_value[:, 1], upward=False)
+            for one, target_value in zip(members, cell_targets, strict=True)
         ),
     )
 
 
-def _entered(one: Member, landing: NDArray[np.float64], *, upward: bool) -> NDArray[np.float64]:
-    return np.unique(np.concatenate([landing[~np.isnan(landing)], past_sentinels(one.rule, one.cells, upward=upward)]))
+def _entered(one: UnitMember, target_value: NDArray[np.float64], *, upward: bool) -> NDArray[np.float64]:
+    return np.unique(
+        np.concatenate([target_value[~np.isnan(target_value)], past_sentinels(one.rule, one.cells, upward=upward)])
+    )
 
 
 def _beside(formula: Formula, own: float) -> list[float]:

@@ -1,4 +1,4 @@
-"""Line profiles: what the margin gains when one feature alone moves, for every feature and cell at once.
+"""LinkedFeatures profiles: what the margin gains when one feature alone moves, for every feature and cell at once.
 
 With all other features fixed, the margin is a step function over the cells of one. A row leaves its own path through a
 tree at the first node of the moved feature where the new cell goes the other way; so one walk along the path of each

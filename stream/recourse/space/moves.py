@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from stream.forest.cells import Cells
 from stream.recourse.space.margin_profiles import CellTrees, profile, weight_reached
-from stream.recourse.space.person_reach import Reach
+from stream.recourse.space.person_reach import PersonReach
 
 
 class Moves(NamedTuple):
@@ -36,9 +36,9 @@ class Moves(NamedTuple):
     cells: NDArray[np.int32]
 
 
-def moves_of(reach: Reach, action_cost: float) -> Moves:
+def moves_of(reach: PersonReach, action_cost: float) -> Moves:
     """List what a person can do. `action_cost` is the price of each feature that moves, beside its effort."""
-    start, units = reach.landings.start, reach.alternatives
+    start, units = reach.cell_targets.start, reach.alternatives
     price = reach.prices() + action_cost
     price[start[:-1] + reach.cells] = 0.0
     return Moves(
@@ -70,7 +70,9 @@ def no_moves(trees: CellTrees) -> Moves:
     return Moves(trees.start, own, price, starts, empty, starts, empty)
 
 
-def state_of(reach: Reach, moves: Moves, target: NDArray[np.float64], cells: Cells, known: Cells) -> NDArray[np.int32]:
+def state_of(
+    reach: PersonReach, moves: Moves, target: NDArray[np.float64], cells: Cells, known: Cells
+) -> NDArray[np.int32]:
     """Give the state of a target row that was made of a person's moves. Shapes: target (features,) -> (slots,).
 
     `cells` are those of `moves`; `known` those in which the target was made, which part values less finely or as much. Of a
@@ -90,13 +92,13 @@ def state_of(reach: Reach, moves: Moves, target: NDArray[np.float64], cells: Cel
     return state
 
 
-def target_of(reach: Reach, state: NDArray[np.int32]) -> NDArray[np.float64]:
+def target_of(reach: PersonReach, state: NDArray[np.int32]) -> NDArray[np.float64]:
     """Give the row of a state. Shapes: state (slots,) -> (features,) float64."""
     features = len(reach.row)
-    own, alone = state[:features] == reach.cells, reach.landings.alone
-    landing = reach.landing[reach.landings.start[:-1] + state[:features]]
-    target = np.where(own | ~alone, reach.row, landing)
-    for u, unit in enumerate(reach.landings.units):
+    own, alone = state[:features] == reach.cells, reach.cell_targets.alone
+    target_value = reach.target_value[reach.cell_targets.start[:-1] + state[:features]]
+    target = np.where(own | ~alone, reach.row, target_value)
+    for u, unit in enumerate(reach.cell_targets.units):
         target[[one.j for one in unit.members]] = reach.alternatives.of(u)[1][state[features + u]]
     return target
 

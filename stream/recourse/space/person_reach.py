@@ -3,7 +3,7 @@
 Targets are made from cells, never from a comparator's values: the nearest value to the person's own that lies in the
 cell, is whole, on the step and in range where features.toml says so, moves the way its label permits, and is no
 "no record" value. Coming from below that is the cell's least permitted value, from above its greatest: both belong to
-the model, so they are found once (`Landings`) and looked up for each person (`Reach`).
+the model, so they are found once (`CellTargets`) and looked up for each person (`PersonReach`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from stream.recourse.comparators.leaf_matrix import LeafMatrix
 from stream.recourse.rules.effort import efforts, is_own
 from stream.recourse.rules.feature_rule import Mutability
 from stream.recourse.rules.features import FeatureRules
-from stream.recourse.space.applicant import Standing
-from stream.recourse.space.target_values import landing_values
+from stream.recourse.space.applicant import Applicant
+from stream.recourse.space.target_values import target_values
 from stream.recourse.space.unit_moves import Alternatives, UnitMoves, alternatives_of, unit_moves
 
 IMMUTABLE = "immutable"
@@ -35,7 +35,7 @@ STAYS = "another feature is computed with it and moves in its place"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Landings:
+class CellTargets:
     """Per cell, the value a person lands on when coming from below, from above, or from no value; NaN: none permitted.
 
     Shapes: start (features + 1,) int64: the cells of feature j are start[j]:start[j + 1]; the rest (cells,):
@@ -56,13 +56,13 @@ class Landings:
     units: tuple[UnitMoves, ...]
 
 
-def landings_of(rules: FeatureRules, cells: Cells, matrix: LeafMatrix) -> Landings:
-    """Find every landing of a model once, in `cells`: the model's own, or such as part them further.
+def cell_targets_of(rules: FeatureRules, cells: Cells, matrix: LeafMatrix) -> CellTargets:
+    """Find every target_value of a model once, in `cells`: the model's own, or such as part them further.
 
     Raises: ConfigurationError where features cannot move together as they are told to.
     """
-    of_features = [landing_values(rule, cells, matrix, j) for j, rule in enumerate(rules.rules)]
-    counts = [len(landings) for landings in of_features]
+    of_features = [target_values(rule, cells, matrix, j) for j, rule in enumerate(rules.rules)]
+    counts = [len(cell_targets) for cell_targets in of_features]
     ways = np.concatenate([*of_features, np.empty((0, 3))])
     start = np.cumsum([0, *counts])
     feature = np.repeat(np.arange(len(counts)), counts)
@@ -71,7 +71,7 @@ def landings_of(rules: FeatureRules, cells: Cells, matrix: LeafMatrix) -> Landin
     stays[[j for unit in together for j in unit.stays]] = True
     alone = ~stays
     alone[[j for unit in together for j in unit.members]] = False
-    return Landings(
+    return CellTargets(
         start=start,
         feature=feature,
         cell=np.arange(len(feature)) - start[feature],
@@ -85,22 +85,22 @@ def landings_of(rules: FeatureRules, cells: Cells, matrix: LeafMatrix) -> Landin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Reach:
+class PersonReach:
     """All moves open to one person.
 
     Shapes: row (features,) float64 as the model takes it; cells (features,) int32; mutability (features,) int8;
-    landing (cells of the model,) float64: the target value in each cell, NaN where this person cannot go. Of a feature
+    target_value (cells of the model,) float64: the target value in each cell, NaN where this person cannot go. Of a feature
     that moves with others it says where it could go alone; where its unit can go, `alternatives` says, and per unit
     `unable` why the row allows nothing, where it does not.
     """
 
     rules: FeatureRules
     matrix: LeafMatrix
-    landings: Landings
+    cell_targets: CellTargets
     row: NDArray[np.float64]
     cells: NDArray[np.int32]
     mutability: NDArray[np.int8]
-    landing: NDArray[np.float64]
+    target_value: NDArray[np.float64]
     alternatives: Alternatives
     unable: tuple[str | None, ...]
 
@@ -110,10 +110,10 @@ class Reach:
         Shapes: cells (k, features) int32, the comparators' -> (k, features) float64. Features that move together do so
         by the alternative that `Alternatives.toward` chooses, or stay.
         """
-        landing = self.landing[self.landings.start[:-1] + cells]
-        moves = (cells != self.cells) & ~np.isnan(landing) & self.landings.alone
-        targets = np.where(moves, landing, self.row)
-        for u, unit in enumerate(self.landings.units):
+        target_value = self.target_value[self.cell_targets.start[:-1] + cells]
+        moves = (cells != self.cells) & ~np.isnan(target_value) & self.cell_targets.alone
+        targets = np.where(moves, target_value, self.row)
+        for u, unit in enumerate(self.cell_targets.units):
             at = [one.j for one in unit.members]
             targets[:, at] = self.alternatives.of(u)[1][self.alternatives.toward(u, unit.guide, cells[:, at])]
         return targets
@@ -123,12 +123,12 @@ class Reach:
         if cells[j] == self.cells[j]:
             return None
         own = self._why_not(j, int(cells[j]))
-        if self.landings.alone[j]:
+        if self.cell_targets.alone[j]:
             return own
-        if self.landings.stays[j]:
+        if self.cell_targets.stays[j]:
             return IMMUTABLE if own == IMMUTABLE else STAYS
-        u = next(u for u, unit in enumerate(self.landings.units) if any(one.j == j for one in unit.members))
-        unit = self.landings.units[u]
+        u = next(u for u, unit in enumerate(self.cell_targets.units) if any(one.j == j for one in unit.members))
+        unit = self.cell_targets.units[u]
         at = [one.j for one in unit.members]
         to = self.alternatives.of(u)[1][self.alternatives.toward(u, unit.guide, cells[None, at])[0], at.index(j)]
         if to != self.row[j] and not math.isnan(to):
@@ -151,10 +151,10 @@ class Reach:
 
         Shape: (cells of the model,). What moves with others does not move alone.
         """
-        at = self.landings.feature
-        price = self._efforts(self.landing, at)
-        price[np.isnan(self.landing) | ~self.landings.alone[at]] = np.inf
-        price[self.landings.start[:-1] + self.cells] = 0.0
+        at = self.cell_targets.feature
+        price = self._efforts(self.target_value, at)
+        price[np.isnan(self.target_value) | ~self.cell_targets.alone[at]] = np.inf
+        price[self.cell_targets.start[:-1] + self.cells] = 0.0
         return price
 
     def costs(self, targets: NDArray[np.float64], action_cost: float) -> NDArray[np.float64]:
@@ -172,13 +172,13 @@ class Reach:
         return efforts(values, self.row[at], cost=cost[at], scale=self.matrix.scales[at], unordered=unordered[at])
 
     def _why_not(self, j: int, cell: int) -> str | None:
-        at = int(self.landings.start[j]) + cell
-        if cell == self.cells[j] or not math.isnan(self.landing[at]):
+        at = int(self.cell_targets.start[j]) + cell
+        if cell == self.cells[j] or not math.isnan(self.target_value[at]):
             return None
         label = Mutability(int(self.mutability[j]))
         if label == Mutability.IMMUTABLE:
             return IMMUTABLE
-        if at + 1 == self.landings.start[j + 1] and self.landings.start[j + 1] - self.landings.start[j] > 1:
+        if at + 1 == self.cell_targets.start[j + 1] and self.cell_targets.start[j + 1] - self.cell_targets.start[j] > 1:
             return TO_MISSING
         if self.rules.rules[j].is_unrecorded(float(self.row[j])):
             return NO_PERMITTED_VALUE if label == Mutability.MUTABLE else UNKNOWN_DIRECTION
@@ -187,36 +187,36 @@ class Reach:
         return WRONG_DIRECTION if against else NO_PERMITTED_VALUE
 
 
-def reach_of(
+def person_reach(
     rules: FeatureRules,
     matrix: LeafMatrix,
-    landings: Landings,
+    cell_targets: CellTargets,
     *,
     row: NDArray[np.float64],
     cells: NDArray[np.int32],
     mutability: NDArray[np.int8],
-) -> Reach:
+) -> PersonReach:
     """Look up where one person can go. Shapes: row, cells, mutability (features,)."""
-    at = landings.feature
+    at = cell_targets.feature
     label = mutability[at]
     mutable = label == Mutability.MUTABLE
     nothing = np.array([rule.is_unrecorded(x) for rule, x in zip(rules.rules, row.tolist(), strict=True)])[at]
     unordered = np.array([rule.type == "category" for rule in rules.rules])[at] & mutable
-    above = landings.cell > cells[at]
-    landing = np.where(above, landings.from_below, landings.from_above)
-    landing = np.where(nothing | unordered, landings.from_nothing, landing)
+    above = cell_targets.cell > cells[at]
+    target_value = np.where(above, cell_targets.from_below, cell_targets.from_above)
+    target_value = np.where(nothing | unordered, cell_targets.from_nothing, target_value)
     permitted = mutable | (~nothing & (label == np.where(above, Mutability.INCREASE_ONLY, Mutability.DECREASE_ONLY)))
-    landing[~permitted] = np.nan
-    standing = Standing(row=row, cells=cells, mutability=mutability, landing=landing)
-    alternatives, unable = alternatives_of(landings.units, standing)
-    return Reach(
+    target_value[~permitted] = np.nan
+    standing = Applicant(row=row, cells=cells, mutability=mutability, target_value=target_value)
+    alternatives, unable = alternatives_of(cell_targets.units, standing)
+    return PersonReach(
         rules=rules,
         matrix=matrix,
-        landings=landings,
+        cell_targets=cell_targets,
         row=row,
         cells=cells,
         mutability=mutability,
-        landing=landing,
+        target_value=target_value,
         alternatives=alternatives,
         unable=unable,
     )

@@ -23,7 +23,7 @@ LEAF, SLOT, LOW, HIGH, AT_MISSING, TABLE = range(6)  # columns of bars
 NO_TABLE = -1  # marks a bar that is an interval
 
 
-class Leaves(NamedTuple):
+class ReachableLeaves(NamedTuple):
     """All leaves within one person's reach, in the form that numba takes as one argument.
 
     Shapes: model, weight (leaves,): whose leaf it is, and what it counts, times the policy's sign; first_bar (leaves + 1,),
@@ -51,7 +51,7 @@ class Leaves(NamedTuple):
 
 
 @numba.njit(cache=True, nogil=True)
-def within_reach(joint: JointTrees, moves: Moves, asked: NDArray[np.int64]) -> Leaves:  # noqa: C901, PLR0912, PLR0915  (a kernel, as `profile`)
+def reachable_leaves(joint: JointTrees, moves: Moves, asked: NDArray[np.int64]) -> ReachableLeaves:  # noqa: C901, PLR0912, PLR0915  (a kernel, as `profile`)
     """Collect the leaves that a person can reach, with their bars. Shape: asked (models,): which of `joint`, in that order."""
     trees, features, slots = joint.trees, joint.trees.by_rank.shape[0], moves.own.shape[0]
     feature, rank, left, right, side = trees.feature, trees.rank, trees.left, trees.right, trees.side
@@ -141,7 +141,7 @@ def within_reach(joint: JointTrees, moves: Moves, asked: NDArray[np.int64]) -> L
                     leaves += 1
                     first_bar[leaves] = count
     first_of_slot, of_leaf, sorted_bars = _by_slot(bars[:count], slots)
-    return Leaves(
+    return ReachableLeaves(
         model[:leaves].copy(), weight[:leaves].copy(), first_bar[: leaves + 1].copy(), of_leaf, first_of_slot,
         sorted_bars[LEAF], sorted_bars[SLOT], sorted_bars[LOW], sorted_bars[HIGH], sorted_bars[AT_MISSING] == 1,
         sorted_bars[TABLE], tables[:filled].copy(), tabled, base,

@@ -21,8 +21,8 @@ from stream.recourse.rules.feature_rule import FeatureRule
 GRID_POINTS_TRIED = 3  # next to a cell's end, before the cell counts as holding none
 
 
-def landing_values(rule: FeatureRule, cells: Cells, matrix: LeafMatrix, j: int) -> NDArray[np.float64]:
-    """The landings of feature j, from below, above and nothing; NaN: none permitted. Shape: (cells, 3)."""
+def target_values(rule: FeatureRule, cells: Cells, matrix: LeafMatrix, j: int) -> NDArray[np.float64]:
+    """The cell_targets of feature j, from below, above and nothing; NaN: none permitted. Shape: (cells, 3)."""
     return (_of_category if rule.type == "category" else _of_number)(rule, cells, matrix, j)
 
 
@@ -48,27 +48,31 @@ def grid_origin(rule: FeatureRule) -> Decimal:
 
 
 def _of_number(rule: FeatureRule, cells: Cells, matrix: LeafMatrix, j: int) -> NDArray[np.float64]:
-    landings = np.full((cells.count(j), 3), np.nan)
+    cell_targets = np.full((cells.count(j), 3), np.nan)
     median = cells.interval_of(j, float(matrix.medians[j]))
-    for c in range(len(landings)):
+    for c in range(len(cell_targets)):
         if not cells.is_missing(j, c):
             below, above = (_in_cell(rule, cells, j, c, upward=up) for up in (True, False))
             # From no value: the end nearer to the pool's median; a cell that holds it is entered from below.
-            landings[c] = below, above, below if 0 < c >= median else above
-    return landings
+            cell_targets[c] = below, above, below if 0 < c >= median else above
+    return cell_targets
 
 
 def _of_category(rule: FeatureRule, cells: Cells, matrix: LeafMatrix, j: int) -> NDArray[np.float64]:
     """The same of a category, at codes of the pool that a decision can say: what nobody there has is not suggested."""
-    landings = np.full((cells.count(j), 3), np.nan)
+    cell_targets = np.full((cells.count(j), 3), np.nan)
     codes, counts = matrix.categories_of(j)
     sayable = np.array([rule.min <= code <= rule.max and rule.has_word(code) for code in codes.tolist()], np.bool_)
     codes, counts = codes[sayable], counts[sayable]
     cell_of = cells.of_column(j, codes)
     for c in np.unique(cell_of).tolist():
         held, often = codes[cell_of == c], counts[cell_of == c]
-        landings[c] = held.min(), held.max(), held[often.argmax()]  # codes ascend: of equally frequent ones the least
-    return landings
+        cell_targets[c] = (
+            held.min(),
+            held.max(),
+            held[often.argmax()],
+        )  # codes ascend: of equally frequent ones the least
+    return cell_targets
 
 
 def _in_cell(rule: FeatureRule, cells: Cells, j: int, cell: int, *, upward: bool) -> float:

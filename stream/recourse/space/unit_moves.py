@@ -12,11 +12,11 @@ from stream.forest.cells import Cells
 from stream.recourse.comparators.leaf_matrix import LeafMatrix
 from stream.recourse.rules.effort import is_own
 from stream.recourse.rules.features import FeatureRules
-from stream.recourse.space.applicant import Standing, member_of
-from stream.recourse.space.grouped_features import Group, group_of
-from stream.recourse.space.linked_features import Line, first_of_each, line_of
+from stream.recourse.space.applicant import Applicant, unit_member
+from stream.recourse.space.grouped_features import GroupedFeatures, grouped_features_of
+from stream.recourse.space.linked_features import LinkedFeatures, first_of_each, linked_features_of
 
-UnitMoves: TypeAlias = Group | Line
+UnitMoves: TypeAlias = GroupedFeatures | LinkedFeatures
 
 
 class Alternatives(NamedTuple):
@@ -66,18 +66,18 @@ def unit_moves(
     start: NDArray[np.int64],
     values: Sequence[NDArray[np.float64]],
 ) -> tuple[UnitMoves, ...]:
-    """Put together what belongs to the model of each unit. start, values: of all landings, values per feature."""
+    """Put together what belongs to the model of each unit. start, values: of all cell_targets, values per feature."""
     found: list[UnitMoves] = []
     for unit in rules.units:
-        members = [member_of(rules, cells, matrix, j) for j in unit.members]
+        members = [unit_member(rules, cells, matrix, j) for j in unit.members]
         if unit.driver is None:
-            found.append(group_of(members, cells, matrix, start))
+            found.append(grouped_features_of(members, cells, matrix, start))
         else:
-            found.append(line_of(unit, members, rules, [values[j] for j in unit.members]))
+            found.append(linked_features_of(unit, members, rules, [values[j] for j in unit.members]))
     return tuple(found)
 
 
-def alternatives_of(units: Sequence[UnitMoves], person: Standing) -> tuple[Alternatives, tuple[str | None, ...]]:
+def alternatives_of(units: Sequence[UnitMoves], person: Applicant) -> tuple[Alternatives, tuple[str | None, ...]]:
     """Find one person's alternatives, and per unit why the row allows none where it does not."""
     ways = [_alternatives(unit, person) for unit in units]
     price = [np.empty(0), *(way[2] for way in ways)]
@@ -95,7 +95,7 @@ def alternatives_of(units: Sequence[UnitMoves], person: Standing) -> tuple[Alter
 
 
 def _alternatives(
-    unit: UnitMoves, person: Standing
+    unit: UnitMoves, person: Applicant
 ) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64], NDArray[np.int32], str | None]:
     """One unit's cells, values, prices and numbers of moved members, the person's own first."""
     at = [one.j for one in unit.members]

@@ -10,7 +10,7 @@ from stream.bundle.open import open_bundle
 from stream.errors import BundleLost, BundleUnavailable, ConfigurationError, ModelNotPublished
 from stream.events import Decision, ModelPublished
 from stream.models.model_table import ModelTable
-from stream.models.open_bundles import BundleShelf
+from stream.models.open_bundles import OpenBundles
 from stream.recourse.model import PublishedModel
 
 BUNDLES_GIVEN_MAX = 64
@@ -21,7 +21,7 @@ class Published:
     """What is published: the table of the models topic, and the shelf that opens bundles from disk, Redis or URI."""
 
     table: ModelTable
-    shelf: BundleShelf
+    shelf: OpenBundles
 
 
 class Models:
@@ -106,7 +106,7 @@ class Models:
         return sorted(found, key=lambda one: one.identity["revision"])
 
     @staticmethod
-    def _open(shelf: BundleShelf, published: ModelPublished) -> PublishedModel:
+    def _open(shelf: OpenBundles, published: ModelPublished) -> PublishedModel:
         try:
             return shelf.model(published)
         except (

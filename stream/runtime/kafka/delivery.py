@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from stream.errors import KafkaUnavailable
-from stream.runtime.retry import Patience
+from stream.runtime.retry import Retry
 
 log = logging.getLogger(__name__)
 
@@ -57,10 +57,10 @@ class Undeliverable:
 class Delivers(Protocol):
     """Whoever takes outputs to the broker."""
 
-    def deliver(self, outputs: Sequence[Output], patience: Patience) -> list[Undeliverable]:
+    def deliver(self, outputs: Sequence[Output], retry: Retry) -> list[Undeliverable]:
         """Return what can never be delivered, once all else is acknowledged by the broker.
 
-        Raises: KafkaUnavailable when patience ends first, Abandoned when a stop or rebalance ends it; then some outputs
+        Raises: KafkaUnavailable when retry ends first, Abandoned when a stop or rebalance ends it; then some outputs
         may be delivered and some not.
         """
 
@@ -89,39 +89,39 @@ class KafkaDelivery:
         )
         self._last_error = ""
 
-    def deliver(self, outputs: Sequence[Output], patience: Patience) -> list[Undeliverable]:
+    def deliver(self, outputs: Sequence[Output], retry: Retry) -> list[Undeliverable]:
         """See `Delivers`."""
         never: list[Undeliverable] = []
         waiting = list(outputs)
         while waiting:
-            again, refused = self._send_and_wait(waiting, patience)
+            again, refused = self._send_and_wait(waiting, retry)
             for (
                 suspect
             ) in refused:  # the broker refuses whole batches: only alone does an output show that it is to blame
-                retried, alone = self._send_and_wait([suspect.output], patience)
+                retried, alone = self._send_and_wait([suspect.output], retry)
                 again += retried
                 never += alone
             waiting = again
             if waiting:
                 why = f"{len(waiting)} outputs are not acknowledged by the brokers ({self._last_error})"
-                patience.pause(KafkaUnavailable(why))
+                retry.pause(KafkaUnavailable(why))
         return never
 
-    def _send_and_wait(self, outputs: Sequence[Output], patience: Patience) -> tuple[list[Output], list[Undeliverable]]:
+    def _send_and_wait(self, outputs: Sequence[Output], retry: Retry) -> tuple[list[Output], list[Undeliverable]]:
         """Send all, wait for each report; return those to send again and those that are refused for good."""
         reports = _Reports()
         for output in outputs:
-            self._produce(output, reports, patience)
+            self._produce(output, reports, retry)
         while reports.pending:  # bounded by message.timeout.ms, after which the report is an error
             self._producer.poll(POLL_S)
-            patience.check()  # what is under way may still arrive: a harmless duplicate
+            retry.check()  # what is under way may still arrive: a harmless duplicate
         if reports.fatal is not None:
             reason = f"the Kafka producer cannot go on ({reports.fatal}); nothing of this batch is committed"
             raise ProducerBroken(reason)
         self._last_error = reports.last_error
         return reports.again, reports.never
 
-    def _produce(self, output: Output, reports: _Reports, patience: Patience) -> None:
+    def _produce(self, output: Output, reports: _Reports, retry: Retry) -> None:
         while True:
             try:
                 self._producer.produce(
@@ -135,7 +135,7 @@ class KafkaDelivery:
             except BufferError:  # the local queue is full: let reports come in
                 reports.pending -= 1
                 self._producer.poll(POLL_S)
-                patience.check()
+                retry.check()
                 continue
             except KafkaException as raised:  # some errors are raised at once instead of reported, too large among them
                 reports.pending -= 1

@@ -177,7 +177,7 @@ class MemoryTopic:
 
 
 def at_once(doing: Callable[[], Result]) -> Result:
-    """No patience."""
+    """No retry."""
     return doing()
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from stream.bundle.gate import node_rows as reach
 from stream.bundle.gate import probe_nodes
-from stream.bundle.gate.node_rows import Reach
+from stream.bundle.gate.node_rows import NodeRows
 from stream.bundle.gate.probe_nodes import ENDS_OF_ZERO, FRACTION, NodeProbes, evenly
 from stream.bundle.gate.probe_rows import ProbeRows
 from stream.forest.trees import CATEGORY, INSIDE, ZERO_IS_MISSING, Forest, Kind, Library, SavedNode, plant
@@ -75,7 +75,7 @@ def test_a_node_has_a_row_that_comes_to_it_or_none_can(library: Library, missing
     for _ in range(FORESTS):
         forest = random_forest(rng, library, missing)
         pool = np.array([[0.0, 7.0, 3.0], [np.nan, -7.0, np.nan]])
-        found = Reach(forest, pool)
+        found = NodeRows(forest, pool)
         assert found.reachable.tobytes() == reached(forest).tobytes()
         nodes = np.flatnonzero(found.reachable)
         rows = found.rows(nodes)
@@ -89,9 +89,9 @@ def test_a_node_has_a_row_that_comes_to_it_or_none_can(library: Library, missing
 def test_a_row_is_a_person_s_where_one_comes_to_the_node(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given a pool, then nodes that people come to have the row of one of them, and only the others are mended, in small batches too."""
     forest, pool = forest_of(model(USUAL)), USUAL.data()[0][:40]
-    whole = Reach(forest, pool)
+    whole = NodeRows(forest, pool)
     monkeypatch.setattr(reach, "MENDED_TOGETHER", 7)
-    found = Reach(forest, pool)
+    found = NodeRows(forest, pool)
     nodes = np.flatnonzero(found.reachable)
     rows, began = found.rows(nodes), pool[found.pool_rows(nodes)]
     assert rows.tobytes() == whole.rows(nodes).tobytes()
@@ -112,7 +112,7 @@ def test_each_split_is_asked_on_every_value_that_parts_there() -> None:
     kinds = set()
     for library in ("xgboost", "lightgbm", "lightgbm"):
         forest = random_forest(rng, library)
-        asked = NodeProbes(forest, Reach(forest, np.zeros((1, 3))), [np.empty(0), np.empty(0), np.arange(9.0)])
+        asked = NodeProbes(forest, NodeRows(forest, np.zeros((1, 3))), [np.empty(0), np.empty(0), np.arange(9.0)])
         for node in np.flatnonzero(reached(forest) & (forest.left != INSIDE)).tolist():
             found = asked.value[asked.node == node]
             assert np.isnan(found).sum() == 1
@@ -154,7 +154,7 @@ def test_codes_are_cut_evenly_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     forest = random_forest(np.random.default_rng(4), "xgboost")
     monkeypatch.setattr(probe_nodes, "CODES_OF_NODE_MAX", 4)
     monkeypatch.setattr(probe_nodes, "CODES_OF_NODE_MIN", 4)
-    asked = NodeProbes(forest, Reach(forest, np.zeros((1, 3))), [np.empty(0), np.empty(0), np.arange(9.0)])
+    asked = NodeProbes(forest, NodeRows(forest, np.zeros((1, 3))), [np.empty(0), np.empty(0), np.arange(9.0)])
     left_out = 0
     for node in np.unique(asked.node[forest.kind[asked.node] == CATEGORY]).tolist():
         values = asked.value[asked.node == node]

@@ -43,11 +43,11 @@ def a_crowd(rng: np.random.Generator, people: int) -> People:
     return People(place.astype(np.float32), rng.random(features) < 0.3)
 
 
-def squares(crowd: People, x: Rows) -> Rows:
+def squares(neighbourhood: People, x: Rows) -> Rows:
     """The reference: squared distances in float64; a category, and a value on one side alone, counts one."""
-    place, other = crowd.place.astype(np.float64), x.astype(np.float64)
+    place, other = neighbourhood.place.astype(np.float64), x.astype(np.float64)
     apart = (place - other) ** 2
-    apart[:, crowd.nominal] = (place != other)[:, crowd.nominal]
+    apart[:, neighbourhood.nominal] = (place != other)[:, neighbourhood.nominal]
     neither, one = np.isnan(place) & np.isnan(other), np.isnan(place) ^ np.isnan(other)
     return np.asarray(np.where(neither, 0.0, np.where(one, 1.0, apart)).sum(axis=1))
 
@@ -63,14 +63,14 @@ def mean_distance(found: Rows) -> float:
 def test_distances_are_those_of_plain_arithmetic(seed: int, people: int) -> None:
     """Given anyone among any people, few or none, squares are exact where float32 holds them, and the mean of the five nearest is that of plain float64."""
     rng = np.random.default_rng(seed)
-    crowd = a_crowd(rng, people)
+    neighbourhood = a_crowd(rng, people)
     rows = a_crowd(rng, 3).place
-    rows = np.resize(rows, (3, crowd.place.shape[1]))
-    told = distances(crowd.place, crowd.nominal, rows)
+    rows = np.resize(rows, (3, neighbourhood.place.shape[1]))
+    told = distances(neighbourhood.place, neighbourhood.nominal, rows)
     for row, distance in zip(rows, told.tolist(), strict=True):
         found = np.empty(people, np.float32)
-        squares_to(crowd.place, crowd.nominal, row, found)
-        wanted = squares(crowd, row)
+        squares_to(neighbourhood.place, neighbourhood.nominal, row, found)
+        wanted = squares(neighbourhood, row)
         assert found.tolist() == wanted.tolist()
         assert mean_of_nearest(found) == distance
         assert distance == mean_distance(wanted)
@@ -81,33 +81,35 @@ def test_distances_are_those_of_plain_arithmetic(seed: int, people: int) -> None
 def test_the_nearest_come_in_their_order_and_equals_in_the_pool_s(seed: int, people: int, most: int) -> None:
     """Given people of whom some are equally near, those found are what a stable sort by distance puts first, counted from the pool's start."""
     rng = np.random.default_rng(seed)
-    crowd = a_crowd(rng, people)
-    x = np.resize(a_crowd(rng, 1).place, (1, crowd.place.shape[1]))[0]
+    neighbourhood = a_crowd(rng, people)
+    x = np.resize(a_crowd(rng, 1).place, (1, neighbourhood.place.shape[1]))[0]
     first = int(rng.integers(people + 1))
-    wanted = first + np.argsort(squares(People(crowd.place[first:], crowd.nominal), x), kind="stable")[:most]
-    assert nearest_people(crowd, first, x, most).tolist() == wanted.tolist()
+    wanted = (
+        first + np.argsort(squares(People(neighbourhood.place[first:], neighbourhood.nominal), x), kind="stable")[:most]
+    )
+    assert nearest_people(neighbourhood, first, x, most).tolist() == wanted.tolist()
 
 
 @settings(max_examples=40, deadline=None)
 @given(seed=SEEDS, people=st.integers(0, 40))
 def test_accepted_people_are_as_far_apart_as_each_is_from_the_others(seed: int, people: int) -> None:
     """Given fewer accepted people than are sampled, the genuine distance is the mean over all of them of that to the five nearest others; 0 without any."""
-    crowd = a_crowd(np.random.default_rng(seed), people)
+    neighbourhood = a_crowd(np.random.default_rng(seed), people)
     first = people // 3
-    accepted = People(crowd.place[first:], crowd.nominal)
+    accepted = People(neighbourhood.place[first:], neighbourhood.nominal)
     apart = [mean_distance(np.delete(squares(accepted, x), i)) for i, x in enumerate(accepted.place)]
-    assert genuine_distance(crowd, first) == (sum(apart) / len(apart) if apart else 0.0)
-    assert genuine_distance(crowd, people) == 0.0
+    assert genuine_distance(neighbourhood, first) == (sum(apart) / len(apart) if apart else 0.0)
+    assert genuine_distance(neighbourhood, people) == 0.0
 
 
 def test_of_many_accepted_people_some_are_asked_evenly() -> None:
     """Given two thousand accepted people along a line, the genuine distance is that of the sample, and the same every time."""
     place = np.cumsum(np.linspace(0.0, 1.0, 2000))[:, None].astype(np.float32)
-    crowd = People(place, np.zeros(1, np.bool_))
+    neighbourhood = People(place, np.zeros(1, np.bool_))
     chosen = np.unique(np.linspace(0, 1999, GENUINE_SAMPLE).astype(np.int64))
     wanted = [mean_distance(np.delete((place[:, 0] - place[i, 0]) ** 2, i)) for i in chosen.tolist()]  # in float32
-    assert genuine_distance(crowd, 0) == sum(wanted) / len(wanted)
-    assert genuine_distance(crowd, 0) == genuine_distance(crowd, 0)
+    assert genuine_distance(neighbourhood, 0) == sum(wanted) / len(wanted)
+    assert genuine_distance(neighbourhood, 0) == genuine_distance(neighbourhood, 0)
 
 
 @PAIRS
@@ -139,7 +141,7 @@ def where(model: PublishedModel, j: int, cell: int, values: Rows) -> float:
 
 @PAIRS
 def test_both_crowded_and_lonely_cells_are_tried(library: Library, approve: Approve) -> None:
-    """Given the lender of these tests, some cells hold a crowd, and others fewer people."""
+    """Given the lender of these tests, some cells hold a neighbourhood, and others fewer people."""
     model = lender(library, approve).model
     sizes = np.concatenate([np.unique(column, return_counts=True)[1] for column in model.matrix.cells.T])
     assert (sizes >= CROWDED).any()
@@ -152,7 +154,7 @@ def test_both_crowded_and_lonely_cells_are_tried(library: Library, approve: Appr
 def test_one_person_less_than_a_crowd_leaves_the_middle(
     library: Library, approve: Approve, seed: int, people: int
 ) -> None:
-    """Given just about a crowd in one cell and others elsewhere, in any order, they stand at their median from the twentieth person on, and in the middle before."""
+    """Given just about a neighbourhood in one cell and others elsewhere, in any order, they stand at their median from the twentieth person on, and in the middle before."""
     rng, model = np.random.default_rng(seed), lender(library, approve).model
     matrix = model.matrix
     known = ~np.isnan(matrix.rows[:, 0])

@@ -18,7 +18,7 @@ from stream.recourse.explain.attribution import SplitRows
 from stream.recourse.model import PublishedModel
 from stream.recourse.record.records import recommended_tier, tier_of
 from stream.recourse.search.tier_targets import targets_of
-from stream.recourse.space.person_reach import reach_of
+from stream.recourse.space.person_reach import person_reach
 from tests.recourse.lenders import FEATURES, LENDERS, Approve, Lender, Library, Rows, lender
 
 PAIRS = pytest.mark.parametrize(("library", "approve"), LENDERS)
@@ -55,7 +55,7 @@ def tiers(model: PublishedModel, shop: Lender, row: Rows, scores: Rows) -> bytes
     """What goes out of all tiers for a row when comparators are ranked by the given scores, whoever they are."""
     scored = score(shop.decide(row), model)
     cells, mutability = model.cells.of(row[None])[0], model.rules.mutabilities({})
-    reach = reach_of(model.rules, model.matrix, model.landings, row=row, cells=cells, mutability=mutability)
+    reach = person_reach(model.rules, model.matrix, model.cell_targets, row=row, cells=cells, mutability=mutability)
     first = len(model.matrix) - len(scores)
     splits = SplitRows(model.forest, model.rules)
     out: list[Any] = []
@@ -106,10 +106,10 @@ def twins(shop: Lender, seed: int) -> tuple[PublishedModel, PublishedModel]:
     of_all = {name: getattr(model.matrix, name) for name in OF_ALL}
     blurred: LeafMatrix = dataclasses.replace(other.matrix, **of_all)
     twin = shop.with_model(matrix=blurred).model
-    assert model.lasting is not None
-    assert twin.lasting is not None
-    lasting = dataclasses.replace(twin.lasting, people=model.lasting.people, genuine=model.lasting.genuine)
-    return model, dataclasses.replace(twin, lasting=lasting)
+    assert model.robust is not None
+    assert twin.robust is not None
+    lasting = dataclasses.replace(twin.robust, people=model.robust.people, genuine=model.robust.genuine)
+    return model, dataclasses.replace(twin, robust=lasting)
 
 
 @PAIRS
@@ -132,18 +132,20 @@ def test_far_tells_nothing_but_landing_values(library: Library, approve: Approve
     model, other = twins(shop, 7)
     for row in shop.declined(20):
         for asked in (model, other):
-            assert asked.lasting is not None
-            space, mutability = asked.lasting, asked.rules.mutabilities({})
+            assert asked.robust is not None
+            space, mutability = asked.robust, asked.rules.mutabilities({})
             cells = space.cells.of(row[None])[0]
-            reach = reach_of(asked.rules, model.matrix, space.landings, row=row, cells=cells, mutability=mutability)
-            start = reach.landings.start
+            reach = person_reach(
+                asked.rules, model.matrix, space.cell_targets, row=row, cells=cells, mutability=mutability
+            )
+            start = reach.cell_targets.start
             told = answer(shop.decide(row), asked).recommendation["tiers"]
             for action in told[-1]["actions"] if told else ():
                 j = FEATURES.index(action["feature"])
                 to = asked.rules.encode({**shop.features_of(row), action["feature"]: action["to"]})[j]
-                u = [k for k, unit in enumerate(reach.landings.units) if j in [one.j for one in unit.members]]
+                u = [k for k, unit in enumerate(reach.cell_targets.units) if j in [one.j for one in unit.members]]
                 ways = [reach.alternatives.of(k)[1].ravel() for k in u]
-                assert to in np.concatenate([reach.landing[start[j] : start[j + 1]], *ways])
+                assert to in np.concatenate([reach.target_value[start[j] : start[j + 1]], *ways])
 
 
 def numbers(value: Any) -> Iterator[float]:

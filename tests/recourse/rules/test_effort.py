@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from stream.recourse.rules.effort import EFFORT_MAX, efforts
 from stream.recourse.rules.features import FeatureRules
 from stream.recourse.space.moves import moves_of, price_of, target_of
-from stream.recourse.space.person_reach import Reach
+from stream.recourse.space.person_reach import PersonReach
 from tests.recourse.space.test_moves import a_state
 from tests.recourse.space.test_unit_cases import SCHOOL, WORK, person_of
 from tests.recourse.unit_people import Person, people
@@ -77,7 +77,7 @@ def test_a_price_is_the_sum_of_the_efforts_of_what_moves(
         assert is_rounded(singly, free, features)
 
 
-def a_reach() -> Reach:
+def a_reach() -> PersonReach:
     """Somebody with a link, a group, a category, a number, and two numbers of which nothing is known."""
     names = ("income", "tax", "education", "years", "colour", "age", "unknown", "never")
     thresholds = [[2050.0], [], [1.5], [8.0], [1.5], [40.0], [5.0], [5.0]]

@@ -68,7 +68,7 @@ def test_figures_are_those_of_the_code() -> None:
     """Given the bounds that the reference states, they are those of the code."""
     for told in (
         f"at most {least_effort.MOVES_MAX} of them",
-        f"of the {robust_targets.CROWD_MAX:,} accepted people nearest",
+        f"of the {robust_targets.NEIGHBOURHOOD_MAX:,} accepted people nearest",
         f"again and again (at most {robust_descent.ROUNDS_MAX})",
         f"up to {robust_descent.EXCHANGES_MAX} exchanges",
         f"fewer than {people.CROWDED} share it",

@@ -13,7 +13,7 @@ from stream.recourse.rules.feature_rule import Mutability
 from stream.recourse.search.proof import Proof, prove, prove_for
 from stream.recourse.space import leaf_regions as leaf_boxes
 from stream.recourse.space.leaf_regions import Together
-from stream.recourse.space.person_reach import Reach, reach_of
+from stream.recourse.space.person_reach import PersonReach, person_reach
 from tests.recourse.category_lenders import category_lender
 from tests.recourse.lenders import LENDERS, Approve, Lender, Library, Rows, lender
 from tests.recourse.planted import CellsOfRow, Planted, Sort, planted
@@ -152,27 +152,27 @@ def test_whoever_may_more_has_no_less(library: Library, seed: int, more: int, sh
             assert asked.ask(goal, boxes_max=ENOUGH).outcome == "none"
 
 
-def reach_with(shop: Lender, row: npt.NDArray[np.float64], movable: list[int]) -> Reach:
+def reach_with(shop: Lender, row: npt.NDArray[np.float64], movable: list[int]) -> PersonReach:
     """What a person can reach who can change these features alone, as far as their labels permit."""
     model = shop.model
     labels = model.rules.mutabilities({})
     held = np.full_like(labels, Mutability.IMMUTABLE)
     held[movable] = labels[movable]
     cells = model.cells.of(row[None])[0]
-    return reach_of(model.rules, model.matrix, model.landings, row=row, cells=cells, mutability=held)
+    return person_reach(model.rules, model.matrix, model.cell_targets, row=row, cells=cells, mutability=held)
 
 
-def targets_within(reach: Reach) -> Rows:
+def targets_within(reach: PersonReach) -> Rows:
     """Every target that a person can reach, the own row among them. Shape: (n, features)."""
     ways: list[list[tuple[list[int], list[float]]]] = []
-    for u, unit in enumerate(reach.landings.units):
+    for u, unit in enumerate(reach.cell_targets.units):
         members = [one.j for one in unit.members]
         ways.append([(members, values) for values in reach.alternatives.of(u)[1].tolist()])
-    for j in np.flatnonzero(reach.landings.alone).tolist():
-        first, end = reach.landings.start[j : j + 2]
-        landing = reach.landing[first:end]
-        others = [k for k in range(end - first) if k != reach.cells[j] and not np.isnan(landing[k])]
-        ways.append([([j], [float(value)]) for value in [reach.row[j], *landing[others]]])
+    for j in np.flatnonzero(reach.cell_targets.alone).tolist():
+        first, end = reach.cell_targets.start[j : j + 2]
+        target_value = reach.target_value[first:end]
+        others = [k for k in range(end - first) if k != reach.cells[j] and not np.isnan(target_value[k])]
+        ways.append([([j], [float(value)]) for value in [reach.row[j], *target_value[others]]])
     rows = np.repeat(reach.row[None], int(np.prod([len(way) for way in ways])), axis=0)
     for row, chosen in zip(rows, product(*ways), strict=True):
         for at, values in chosen:

@@ -13,8 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream.recourse.comparators.people import NEAREST
-from stream.recourse.search.robust_descent import EXCHANGES_MAX, LEAST_STEP, NEIGHBOURS, Aim, Crowd, descend
-from stream.recourse.space.reachable_leaves import within_reach
+from stream.recourse.search.robust_descent import (
+    EXCHANGES_MAX,
+    LEAST_STEP,
+    NEIGHBOURS,
+    Neighbourhood,
+    Objective,
+    descend,
+)
+from stream.recourse.space.reachable_leaves import reachable_leaves
 from tests.recourse.lenders import Library, Rows
 from tests.recourse.planted import CellsOfRow
 from tests.recourse.planted_moves import Case, case_at_random
@@ -41,7 +48,7 @@ class Question:
         goals[0] -= rng.integers(0, 9) / 8 * rng.integers(0, 2)
         goals[1:] += np.round(8 * rng.uniform(-0.5, 1.0, len(goals) - 1) * spread[1:]) / 8
         prices = rng.integers(0, 9, 2) / 2 * priced
-        self.aim = Aim(
+        self.objective = Objective(
             goals=goals,
             surplus=float(rng.integers(0, 9)) / 8,
             surplus_price=float(prices[0]),
@@ -50,7 +57,7 @@ class Question:
             distance_price=float(rng.choice([0.0, 0.5, 4.0])) * likeness,
         )
         people = int(rng.integers(0, 41))
-        self.crowd = Crowd(
+        self.neighbourhood = Neighbourhood(
             place=self.values(rng, (people, case.features)),
             nominal=rng.random(case.features) < 0.3,
             row=self.values(rng, (case.features,)),
@@ -59,7 +66,7 @@ class Question:
         )
         for u, unit in enumerate(case.units):
             first = int(case.moves.first_cell[u])
-            self.crowd.of_cells[first : first + len(unit)] = self.crowd.row[list(unit)]
+            self.neighbourhood.of_cells[first : first + len(unit)] = self.neighbourhood.row[list(unit)]
 
     @staticmethod
     def values(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
@@ -70,27 +77,29 @@ class Question:
     def descended(self, exchanges: int = PLENTY, starts: CellsOfRow | None = None) -> tuple[float, CellsOfRow]:
         """What the descent gives, from the one start or from such: objective and state."""
         given = self.start[None] if starts is None else starts
-        said, state = descend(self.case.leaves(), self.case.moves, self.aim, self.crowd, given.copy(), exchanges)
+        said, state = descend(
+            self.case.leaves(), self.case.moves, self.objective, self.neighbourhood, given.copy(), exchanges
+        )
         return said, state
 
     def place(self, state: CellsOfRow) -> Rows:
         """Where a state lies among people."""
-        case, crowd = self.case, self.crowd
+        case, neighbourhood = self.case, self.neighbourhood
         start = case.moves.start[: case.features] + state[: case.features]
         alone = state[: case.features] == case.moves.own[: case.features]
-        x = np.where(alone, crowd.row, crowd.value[start]).astype(np.float64)
+        x = np.where(alone, neighbourhood.row, neighbourhood.value[start]).astype(np.float64)
         for u, unit in enumerate(case.units):
             first = int(case.moves.first_cell[u]) + int(state[case.features + u]) * len(unit)
-            x[list(unit)] = crowd.of_cells[first : first + len(unit)]
+            x[list(unit)] = neighbourhood.of_cells[first : first + len(unit)]
         return x
 
     def squares(self, state: CellsOfRow) -> list[float]:
-        """The squared distances to everyone in the crowd, in their order."""
-        x, crowd = self.place(state), self.crowd
+        """The squared distances to everyone in the neighbourhood, in their order."""
+        x, neighbourhood = self.place(state), self.neighbourhood
         found = []
-        for other in crowd.place.astype(np.float64):
+        for other in neighbourhood.place.astype(np.float64):
             total = 0.0
-            for a, b, nominal in zip(x, other, crowd.nominal, strict=True):
+            for a, b, nominal in zip(x, other, neighbourhood.nominal, strict=True):
                 if np.isnan(a) or np.isnan(b):
                     total += 0.0 if np.isnan(a) and np.isnan(b) else 1.0
                 else:
@@ -99,32 +108,33 @@ class Question:
         return found
 
     def distance(self, state: CellsOfRow, known: list[int] | None = None) -> float:
-        """The mean distance to the five nearest, of the whole crowd or of those known."""
+        """The mean distance to the five nearest, of the whole neighbourhood or of those known."""
         squares = self.squares(state)
         nearest = sorted(squares if known is None else [squares[i] for i in known])[:NEAREST]
         return sum(map(math.sqrt, nearest)) / len(nearest) if nearest else 0.0
 
     def known(self, state: CellsOfRow) -> list[int]:
-        """Those of the crowd to whom a move from here is measured: the nearest, of equal ones the earlier."""
+        """Those of the neighbourhood to whom a move from here is measured: the nearest, of equal ones the earlier."""
         squares = self.squares(state)
         return sorted(range(len(squares)), key=squares.__getitem__)[:NEIGHBOURS]
 
     def accepts(self, state: CellsOfRow) -> bool:
         """Whether the model itself accepts a state."""
-        return bool(self.case.margins(state[None])[0, 0] >= self.aim.goals[0])
+        return bool(self.case.margins(state[None])[0, 0] >= self.objective.goals[0])
 
     def worth(self, state: CellsOfRow, known: list[int] | None = None) -> float:
-        """The objective in plain Python, distances to the whole crowd or to those known; inf where the model declines."""
+        """The objective in plain Python, distances to the whole neighbourhood or to those known; inf where the model declines."""
         if not self.accepts(state):
             return np.inf
-        aim, models = self.aim, range(len(self.aim.goals))
+        objective, models = self.objective, range(len(self.objective.goals))
         asked = [m for m in models if m] or [0]
-        short: list[float] = (aim.goals - self.case.margins(state[None])[0])[asked].tolist()
+        short: list[float] = (objective.goals - self.case.margins(state[None])[0])[asked].tolist()
         wishes = [
-            aim.surplus_price * max(0.0, one + aim.surplus) + aim.reserve_price * max(0.0, one + aim.reserve)
+            objective.surplus_price * max(0.0, one + objective.surplus)
+            + objective.reserve_price * max(0.0, one + objective.reserve)
             for one in short
         ]
-        likeness = aim.distance_price * self.distance(state, known) if aim.distance_price else 0.0
+        likeness = objective.distance_price * self.distance(state, known) if objective.distance_price else 0.0
         return self.case.paid(state) + sum(wishes) / len(asked) + likeness
 
     def is_state(self, state: CellsOfRow) -> bool:
@@ -162,7 +172,7 @@ class Question:
 @settings(max_examples=60, deadline=None)
 @given(seed=SEEDS)
 def test_a_descent_is_never_worse_than_its_start_and_worth_what_it_says(library: Library, seed: int) -> None:
-    """Given any models, moves, aim and crowd, the end is a state that the person can be in and the model accepts; its objective in plain Python is the one returned, and no more than the start's."""
+    """Given any models, moves, objective and neighbourhood, the end is a state that the person can be in and the model accepts; its objective in plain Python is the one returned, and no more than the start's."""
     asked = Question(seed, library)
     said, state = asked.descended(EXCHANGES_MAX)
     assert asked.accepts(state)
@@ -176,7 +186,7 @@ def test_a_descent_is_never_worse_than_its_start_and_worth_what_it_says(library:
 def test_no_move_and_no_exchange_is_better_than_where_a_descent_ends(
     library: Library, seed: int, *, priced: bool
 ) -> None:
-    """Given any crowd, nothing one move or one exchange away from the end is better by more than the least step, when distances are to those who are near the end."""
+    """Given any neighbourhood, nothing one move or one exchange away from the end is better by more than the least step, when distances are to those who are near the end."""
     asked = Question(seed, library, likeness=priced)
     said, state = asked.descended()
     known = asked.known(state)
@@ -188,7 +198,7 @@ def test_no_move_and_no_exchange_is_better_than_where_a_descent_ends(
 @settings(max_examples=60, deadline=None)
 @given(seed=SEEDS)
 def test_without_exchanges_no_single_move_is_better(library: Library, seed: int) -> None:
-    """Given any crowd and no look for an exchange, no single move from the end, but back to the own place, is better by more than the least step; and with such looks the end is no worse."""
+    """Given any neighbourhood and no look for an exchange, no single move from the end, but back to the own place, is better by more than the least step; and with such looks the end is no worse."""
     asked = Question(seed, library)
     said, state = asked.descended(0)
     known = asked.known(state)
@@ -223,7 +233,7 @@ def test_of_several_starts_the_best_end_is_kept(library: Library, seed: int, cou
 def test_a_start_that_is_declined_is_left_for_a_move_that_is_accepted(library: Library, seed: int) -> None:
     """Given a start that the model declines, the end is accepted where one move from it is; where none is, nor anything one exchange away, the objective is inf and the start stays."""
     asked = Question(seed, library)
-    asked.aim.goals[0] = asked.case.margins(asked.start[None])[0, 0] + 0.125
+    asked.objective.goals[0] = asked.case.margins(asked.start[None])[0, 0] + 0.125
     assert not asked.accepts(asked.start)
     said, state = asked.descended()
     assert said == asked.worth(state)
@@ -241,9 +251,9 @@ def test_the_order_of_shadows_does_not_matter(library: Library, seed: int) -> No
     asked = Question(seed, library)
     rng, case = np.random.default_rng(seed), asked.case
     order = np.array([0, *(1 + rng.permutation(len(case.models) - 1)).tolist()])
-    leaves = within_reach(case.joint, case.moves, order)
-    aim = asked.aim._replace(goals=asked.aim.goals[order])
-    worth, state = descend(leaves, case.moves, aim, asked.crowd, asked.start[None].copy(), EXCHANGES_MAX)
+    leaves = reachable_leaves(case.joint, case.moves, order)
+    objective = asked.objective._replace(goals=asked.objective.goals[order])
+    worth, state = descend(leaves, case.moves, objective, asked.neighbourhood, asked.start[None].copy(), EXCHANGES_MAX)
     said, end = asked.descended(EXCHANGES_MAX)
     assert (worth, state.tolist()) == (said, end.tolist())
 
@@ -265,10 +275,10 @@ def test_where_nothing_else_has_a_price_it_costs_no_more_than_its_start(library:
 def test_a_value_far_from_everyone_s_misleads_nobody(library: Library, seed: int, wild: float) -> None:
     """Given a person with a value thousands of scales away, beside which float32 forgets other distances, the end is still worth what is said, and no worse than the start."""
     asked = Question(seed, library)
-    asked.crowd.row[0] = wild
+    asked.neighbourhood.row[0] = wild
     for u, unit in enumerate(asked.case.units):
         first = int(asked.case.moves.first_cell[u])
-        asked.crowd.of_cells[first : first + len(unit)] = asked.crowd.row[list(unit)]
+        asked.neighbourhood.of_cells[first : first + len(unit)] = asked.neighbourhood.row[list(unit)]
     said, state = asked.descended(EXCHANGES_MAX)
     assert math.isclose(said, asked.worth(state), rel_tol=ROUNDING, abs_tol=1e-12)
     assert said <= asked.worth(asked.start) * (1 + ROUNDING)
@@ -279,7 +289,7 @@ def test_where_all_is_declined_the_state_stays(library: Library) -> None:
     """Given a goal that nothing reaches, the objective is inf and the start is left as it was."""
     for seed in range(10):
         asked = Question(seed, library)
-        asked.aim.goals[0] = 1e6
+        asked.objective.goals[0] = 1e6
         said, state = asked.descended()
         assert said == np.inf
         assert state.tolist() == asked.start.tolist()

@@ -25,7 +25,7 @@ from stream.recourse.search.tier_targets import (
     prune,
     targets_of,
 )
-from stream.recourse.space.person_reach import Reach, reach_of
+from stream.recourse.space.person_reach import PersonReach, person_reach
 from tests.recourse.category_lenders import category_lender
 from tests.recourse.lenders import FEATURES, LENDERS, Approve, Lender, Library, Rows, lender
 
@@ -42,7 +42,7 @@ class Query:
     """One declined row, ranked and searched, and how far each comparator alone would bring it. `ranked`: everyone's scores."""
 
     shop: Lender
-    reach: Reach
+    reach: PersonReach
     ranking: Ranking
     ranked: Rows
     first: int
@@ -61,7 +61,7 @@ class Query:
     @property
     def walked_all(self) -> tuple[TierTarget, ...]:
         """What is found for a model that is not searched: the ends of the walk."""
-        model = dataclasses.replace(self.shop.model, lasting=None)
+        model = dataclasses.replace(self.shop.model, robust=None)
         return targets_of(model, self.reach, self.ranking, first=self.first, cutoff=self.cutoff).targets
 
     def price(self, target: Rows) -> float:
@@ -128,7 +128,7 @@ def query_of(shop: Lender, row: Rows, tightened: dict[str, str], threshold: floa
         magnitudes=model.magnitudes,
     )
     cells = model.cells.of(row[None])[0]
-    reach = reach_of(model.rules, model.matrix, model.landings, row=row, cells=cells, mutability=mutability)
+    reach = person_reach(model.rules, model.matrix, model.cell_targets, row=row, cells=cells, mutability=mutability)
     return Query(shop=shop, reach=reach, ranking=ranked, ranked=ranked.scores(), first=first, cutoff=cutoff)
 
 
@@ -428,14 +428,14 @@ def test_far_is_nearer_to_accepted_people_than_near(library: Library, approve: A
     """Given forty people, the mean distance of far to the five nearest accepted people is less than near's."""
     shop = category_lender(library, approve)
     model = shop.model
-    assert model.lasting is not None
-    accepted = model.lasting.people.place[model.matrix.first_past(shop.cutoff, shop.sign) :]
+    assert model.robust is not None
+    accepted = model.robust.people.place[model.matrix.first_past(shop.cutoff, shop.sign) :]
     near: list[npt.NDArray[np.float32]] = []
     far: list[npt.NDArray[np.float32]] = []
     for row in shop.declined(40):
         if found := query_of(shop, row, {}).found:
             for places, target in ((near, found[0]), (far, found[2])):
                 places.append(place_of_row(target.target, model.rules, model.matrix, model.cells))
-    nominal = model.lasting.people.nominal
+    nominal = model.robust.people.nominal
     assert len(near) > 20
     assert distances(accepted, nominal, np.array(far)).mean() < distances(accepted, nominal, np.array(near)).mean()

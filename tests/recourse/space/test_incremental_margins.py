@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream.recourse.space.incremental_margins import Standing, gains_from, go, standing_at
-from stream.recourse.space.reachable_leaves import Leaves
+from stream.recourse.space.incremental_margins import IncrementalMargins, apply_move, incremental_margins, margin_gains
+from stream.recourse.space.reachable_leaves import ReachableLeaves
 from tests.recourse.lenders import Library, Rows
 from tests.recourse.planted import CellsOfRow
 from tests.recourse.planted_moves import Case, case_at_random
@@ -16,10 +16,10 @@ SEEDS = st.integers(0, 2**32 - 1)
 STATES, STEPS = 24, 12
 
 
-def gains_at(case: Case, leaves: Leaves, here: Standing) -> Rows:
+def gains_at(case: Case, leaves: ReachableLeaves, here: IncrementalMargins) -> Rows:
     """The gains of every place, into an array that held something else. Shape: (places, models)."""
     gains = np.full((int(case.moves.start[-1]), len(case.models)), np.nan)
-    gains_from(leaves, case.moves, here, gains)
+    margin_gains(leaves, case.moves, here, gains)
     return gains
 
 
@@ -34,7 +34,7 @@ def ways_by_themselves(case: Case) -> list[tuple[int, int]]:
     return [(slot, place) for slot, place in ways(case) if slot not in together]
 
 
-def check_against_scoring(case: Case, leaves: Leaves, here: Standing, state: CellsOfRow) -> None:
+def check_against_scoring(case: Case, leaves: ReachableLeaves, here: IncrementalMargins, state: CellsOfRow) -> None:
     """Compare totals and gains with what scoring the rows gives."""
     [total] = case.margins(state[None])
     assert here.totals.tolist() == total.tolist()
@@ -53,7 +53,7 @@ def test_totals_and_gains_are_those_that_scoring_the_rows_gives(library: Library
     case = case_at_random(rng, library, models=models)
     leaves = case.leaves()
     for state in case.some_states(rng, STATES):
-        check_against_scoring(case, leaves, standing_at(leaves, case.moves, state), state)
+        check_against_scoring(case, leaves, incremental_margins(leaves, case.moves, state), state)
 
 
 @LIBRARIES
@@ -71,10 +71,10 @@ def test_who_comes_from_missing_can_go_back_there(library: Library, seed: int, m
             moves.price[end - 1] = 0.0
     leaves = case.leaves()
     for state in case.some_states(rng, STATES):
-        check_against_scoring(case, leaves, standing_at(leaves, moves, state), state)
-    here = standing_at(leaves, moves, moves.own)
+        check_against_scoring(case, leaves, incremental_margins(leaves, moves, state), state)
+    here = incremental_margins(leaves, moves, moves.own)
     for slot, place in ways_by_themselves(case):
-        there = standing_at(leaves, moves, case.after(moves.own, slot, place))
+        there = incremental_margins(leaves, moves, case.after(moves.own, slot, place))
         back = gains_at(case, leaves, there)[int(moves.start[slot] + moves.own[slot])]
         out = gains_at(case, leaves, here)[int(moves.start[slot]) + place]
         assert back.tolist() == (-out).tolist()
@@ -88,7 +88,7 @@ def test_however_one_gets_there_one_stands_as_if_always_there(library: Library, 
     rng = np.random.default_rng(seed)
     case = case_at_random(rng, library, models=models)
     leaves, state = case.leaves(), case.state(rng)
-    here = standing_at(leaves, case.moves, state)
+    here = incremental_margins(leaves, case.moves, state)
     assert not np.shares_memory(here.place, state)
     for _ in range(STEPS):
         slot, place = ways(case)[int(rng.integers(len(ways(case))))]
@@ -96,9 +96,9 @@ def test_however_one_gets_there_one_stands_as_if_always_there(library: Library, 
             continue
         state = case.after(state, slot, place)
         for moved in rng.permutation(np.flatnonzero(here.place != state)).tolist():
-            go(leaves, case.moves, here, moved, int(state[moved]))
-        fresh = standing_at(leaves, case.moves, state)
-        for name in Standing._fields:
+            apply_move(leaves, case.moves, here, moved, int(state[moved]))
+        fresh = incremental_margins(leaves, case.moves, state)
+        for name in IncrementalMargins._fields:
             assert getattr(here, name).tolist() == getattr(fresh, name).tolist(), name
         assert gains_at(case, leaves, here).tolist() == gains_at(case, leaves, fresh).tolist()
 
@@ -111,9 +111,9 @@ def test_to_stay_changes_and_gains_nothing(library: Library, seed: int, models: 
     rng = np.random.default_rng(seed)
     case = case_at_random(rng, library, models=models)
     leaves, state = case.leaves(), case.state(rng)
-    here, fresh = (standing_at(leaves, case.moves, state) for _ in range(2))
+    here, fresh = (incremental_margins(leaves, case.moves, state) for _ in range(2))
     gains = gains_at(case, leaves, here)
     for slot, place in enumerate(state.tolist()):
-        go(leaves, case.moves, here, slot, place)
+        apply_move(leaves, case.moves, here, slot, place)
         assert not gains[case.moves.start[slot] + place].any()
     assert [kept.tolist() for kept in here] == [wanted.tolist() for wanted in fresh]

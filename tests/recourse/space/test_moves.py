@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stream.forest.cells import Cells
 from stream.recourse.space.moves import Moves, gains_of, move, moves_of, no_moves, price_of, state_of, target_of
-from stream.recourse.space.person_reach import Reach, reach_of
+from stream.recourse.space.person_reach import PersonReach, person_reach
 from tests.recourse.lenders import LENDERS, Approve, Lender, Library, Rows, lender
 from tests.recourse.planted import CellsOfRow, Planted
 from tests.recourse.planted_moves import case_at_random
@@ -22,7 +22,7 @@ PAIRS = pytest.mark.parametrize(("library", "approve"), LENDERS)
 ACTION = 0.12
 
 
-def a_state(rng: np.random.Generator, reach: Reach, moves: Moves) -> CellsOfRow:
+def a_state(rng: np.random.Generator, reach: PersonReach, moves: Moves) -> CellsOfRow:
     """Any state that the person can be in."""
     state, features = moves.own.copy(), len(reach.row)
     for slot in range(len(state)):
@@ -32,8 +32,8 @@ def a_state(rng: np.random.Generator, reach: Reach, moves: Moves) -> CellsOfRow:
     return state
 
 
-def paid(reach: Reach, target: Rows, action: float) -> float:
-    """What a target costs by `Reach.effort`, feature by feature."""
+def paid(reach: PersonReach, target: Rows, action: float) -> float:
+    """What a target costs by `PersonReach.effort`, feature by feature."""
     moved = [j for j, (own, to) in enumerate(zip(reach.row, target, strict=True)) if to != own and not math.isnan(to)]
     return math.fsum(reach.effort(j, float(target[j])) + action for j in moved)
 
@@ -58,9 +58,9 @@ def coarser(cells: Cells) -> Cells:
     return dataclasses.replace(cells, thresholds=tuple(t[::2] for t in cells.thresholds), insides={})
 
 
-def matched(reach: Reach, u: int, target: Rows, cells: Cells, known: Cells) -> tuple[int, str]:
+def matched(reach: PersonReach, u: int, target: Rows, cells: Cells, known: Cells) -> tuple[int, str]:
     """The reference: the first alternative of a unit that a target matches, and by what; the own one, by nothing."""
-    at = [one.j for one in reach.landings.units[u].members]
+    at = [one.j for one in reach.cell_targets.units[u].members]
     ways = [dict(zip(at, way.tolist(), strict=True)) for way in reach.alternatives.of(u)[1]]
     to = {j: float(target[j]) for j in at}
     by: dict[str, Callable[[int, float, float], bool]] = {
@@ -75,10 +75,10 @@ def matched(reach: Reach, u: int, target: Rows, cells: Cells, known: Cells) -> t
     return 0, "nothing"
 
 
-def a_target(rng: np.random.Generator, reach: Reach, cells: Cells) -> Rows:
+def a_target(rng: np.random.Generator, reach: PersonReach, cells: Cells) -> Rows:
     """A row whose units are at alternatives, or beside them in the same cells, or in any cells."""
     target = reach.row.copy()
-    for u, unit in enumerate(reach.landings.units):
+    for u, unit in enumerate(reach.cell_targets.units):
         ways = reach.alternatives.of(u)[1]
         way = ways[int(rng.integers(len(ways)))]
         for one, value in zip(unit.members, way.tolist(), strict=True):
@@ -88,13 +88,13 @@ def a_target(rng: np.random.Generator, reach: Reach, cells: Cells) -> Rows:
     return target
 
 
-def check_matches(seed: int, reach: Reach, cells: Cells) -> list[str]:
+def check_matches(seed: int, reach: PersonReach, cells: Cells) -> list[str]:
     """Compare the state of a target with the reference; say what each unit was matched by."""
     known, moves = coarser(cells), moves_of(reach, ACTION)
     target = a_target(np.random.default_rng(seed), reach, cells)
     state, features = state_of(reach, moves, target, cells, known), len(reach.row)
     found, wanted = [], cells.of(target[None])[0]
-    for u, unit in enumerate(reach.landings.units):
+    for u, unit in enumerate(reach.cell_targets.units):
         k, by = matched(reach, u, target, cells, known)
         found.append(by)
         assert state[features + u] == k
@@ -117,7 +117,7 @@ def test_a_unit_is_matched_in_each_of_these_ways(library: Library, approve: Appr
     model, ways = shop.model, []
     for seed, row in enumerate(shop.declined(40)):
         cells, labels = model.cells.of(row[None])[0], model.rules.mutabilities({})
-        reach = reach_of(model.rules, model.matrix, model.landings, row=row, cells=cells, mutability=labels)
+        reach = person_reach(model.rules, model.matrix, model.cell_targets, row=row, cells=cells, mutability=labels)
         ways += check_matches(seed, reach, model.cells)
     assert {*ways} == {"values", "cells", "known", "nothing"}
 
@@ -139,17 +139,17 @@ def test_a_state_costs_its_efforts_and_an_action_for_each_feature(person: Person
 @settings(max_examples=100, deadline=None)
 @given(person=people())
 def test_a_place_has_a_price_where_the_rules_let_one_go(person: Person) -> None:
-    """Given anyone, a feature that moves alone has a price where it has a landing value and at its own place, one that moves with others only there; every alternative of a unit has one."""
+    """Given anyone, a feature that moves alone has a price where it has a target_value value and at its own place, one that moves with others only there; every alternative of a unit has one."""
     reach = person.reach()
-    moves, landings = moves_of(reach, ACTION), reach.landings
+    moves, cell_targets = moves_of(reach, ACTION), reach.cell_targets
     for slot in range(len(moves.own)):
         price = moves.price[moves.start[slot] : moves.start[slot + 1]]
         assert price[moves.own[slot]] == 0.0
         if slot >= len(reach.row):
             assert np.isfinite(price).all()
             continue
-        landing = reach.landing[landings.start[slot] : landings.start[slot + 1]]
-        open_to = ~np.isnan(landing) & bool(landings.alone[slot])
+        target_value = reach.target_value[cell_targets.start[slot] : cell_targets.start[slot + 1]]
+        open_to = ~np.isnan(target_value) & bool(cell_targets.alone[slot])
         open_to[moves.own[slot]] = True
         assert np.isfinite(price).tolist() == open_to.tolist()
 
@@ -197,7 +197,7 @@ def test_gains_of_units_are_those_of_the_rows_that_people_are_told(library: Libr
     forest = Planted(forest=model.forest, cells=model.cells, trees=model.trees, sign=shop.sign)
     for row in shop.declined(8):
         cells, labels = model.cells.of(row[None])[0], model.rules.mutabilities({})
-        reach = reach_of(model.rules, model.matrix, model.landings, row=row, cells=cells, mutability=labels)
+        reach = person_reach(model.rules, model.matrix, model.cell_targets, row=row, cells=cells, mutability=labels)
         moves = moves_of(reach, ACTION)
         gains = np.empty(int(moves.start[-1]) + 1)
         total = gains_of(model.trees, moves, moves.own, gains)

@@ -17,8 +17,8 @@ from stream.forest.cells import Cells
 from stream.recourse.comparators.leaf_matrix import LeafMatrix
 from stream.recourse.rules.feature_rule import FeatureRule, Mutability, ReasonTexts
 from stream.recourse.rules.features import FeatureRules, rules_together
-from stream.recourse.space.person_reach import IMMUTABLE, TO_MISSING, Reach, landings_of, reach_of
-from tests.oracles.landing import cell_of, every_number, nearest, permitted
+from stream.recourse.space.person_reach import IMMUTABLE, TO_MISSING, PersonReach, cell_targets_of, person_reach
+from tests.oracles.target_values import cell_of, every_number, nearest, permitted
 from tests.strategies import feature_rules, halves
 
 UP, DOWN, FREE, FIXED = (
@@ -83,14 +83,14 @@ class Place:
         found: npt.NDArray[np.int64] = cell_of(values, self.thresholds, self.dtype, self.operator)
         return found
 
-    def reach(self, own: float, seen: Sequence[float]) -> Reach:
+    def reach(self, own: float, seen: Sequence[float]) -> PersonReach:
         """The moves of a person with `own`, among a pool in which these values were seen."""
         rules, cells, matrix = rules_of(self.rule), self.cells(), pool([seen])
         row = np.array([own])
-        return reach_of(
+        return person_reach(
             rules,
             matrix,
-            landings_of(rules, cells, matrix),
+            cell_targets_of(rules, cells, matrix),
             row=row,
             cells=cells.of(row[None])[0],
             mutability=rules.mutabilities({}),
@@ -172,7 +172,7 @@ def test_a_landing_without_a_step_is_the_nearest_number_of_the_model(place: Plac
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_decimal_steps_are_clean(dtype: Any) -> None:
-    """Given steps of a cent, when landing on each of them, then a target reads 0.29, and never 0.29000000000000004."""
+    """Given steps of a cent, when target_value on each of them, then a target reads 0.29, and never 0.29000000000000004."""
     cents = [float(Decimal(k) / 100) for k in range(1, 100)]
     between = [float(Decimal(2 * k + 1) / 200) for k in range(100)]
     place = Place(rule=rule(step=0.01, min=0.0), thresholds=tuple(between), operator="<=", dtype=dtype)
@@ -261,13 +261,13 @@ class Person:
     others: npt.NDArray[np.int32]
     overrides: dict[str, str]
 
-    def reach(self) -> Reach:
+    def reach(self) -> PersonReach:
         """All moves open to the person."""
         matrix = pool([[0.0, 1.0, 1.0, 4.0]] * len(self.row))
-        return reach_of(
+        return person_reach(
             self.rules,
             matrix,
-            landings_of(self.rules, self.cells, matrix),
+            cell_targets_of(self.rules, self.cells, matrix),
             row=self.row,
             cells=self.cells.of(self.row[None])[0],
             mutability=self.rules.mutabilities(self.overrides),

@@ -13,7 +13,7 @@ from stream.forest.walk import leaf_slots
 from stream.recourse.space.joint_trees import joint_trees
 from stream.recourse.space.margin_profiles import cell_trees
 from stream.recourse.space.moves import no_moves
-from stream.recourse.space.reachable_leaves import FIRST_ROOM, NO_TABLE, Leaves, within_reach
+from stream.recourse.space.reachable_leaves import FIRST_ROOM, NO_TABLE, ReachableLeaves, reachable_leaves
 from tests.recourse.lenders import Library, Rows, kind
 from tests.recourse.planted import CellsOfRow, Planted
 from tests.recourse.planted_moves import Case, case_at_random
@@ -23,7 +23,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 STATES = 200
 
 
-def lets_in(case: Case, leaves: Leaves, bar: int) -> CellsOfRow:
+def lets_in(case: Case, leaves: ReachableLeaves, bar: int) -> CellsOfRow:
     """The places of a bar's slot that it lets in, read off as the docstring says."""
     start = case.moves.start[leaves.slot[bar] :]
     places = int(start[1] - start[0])
@@ -33,13 +33,13 @@ def lets_in(case: Case, leaves: Leaves, bar: int) -> CellsOfRow:
     return np.array([*range(int(leaves.low[bar]), int(leaves.high[bar]) + 1), *missing], np.int32)
 
 
-def bars_of(leaves: Leaves, leaf: int) -> list[int]:
+def bars_of(leaves: ReachableLeaves, leaf: int) -> list[int]:
     """The bars of one leaf."""
     found: list[int] = leaves.of_leaf[leaves.first_bar[leaf] : leaves.first_bar[leaf + 1]].tolist()
     return found
 
 
-def open_in(case: Case, leaves: Leaves, states: CellsOfRow) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
+def open_in(case: Case, leaves: ReachableLeaves, states: CellsOfRow) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
     """Whether each state is let in by all bars of each leaf. Shape: (n, leaves)."""
     found = np.ones((len(states), len(leaves.weight)), np.bool_)
     for bar, leaf in enumerate(leaves.leaf.tolist()):
@@ -47,7 +47,7 @@ def open_in(case: Case, leaves: Leaves, states: CellsOfRow) -> np.ndarray[tuple[
     return found
 
 
-def sums_of(leaves: Leaves, let_in: np.ndarray[tuple[int, int], np.dtype[np.bool_]]) -> Rows:
+def sums_of(leaves: ReachableLeaves, let_in: np.ndarray[tuple[int, int], np.dtype[np.bool_]]) -> Rows:
     """What a state amounts to: base, and the leaves that let it in. Shape: (n, models)."""
     of = np.arange(len(leaves.base))[:, None] == leaves.model
     found: Rows = leaves.base + np.where(let_in, leaves.weight, 0.0) @ of.T.astype(np.float64)
@@ -167,7 +167,7 @@ def test_to_who_may_go_nowhere_all_is_base(library: Library, seed: int, models: 
     moves = no_moves(case.joint.trees)
     moves.price[moves.start[:-1]] = np.inf
     moves.price[moves.start[:-1] + own] = 0.0
-    leaves = within_reach(case.joint, moves._replace(own=own), np.arange(models))
+    leaves = reachable_leaves(case.joint, moves._replace(own=own), np.arange(models))
     assert not len(leaves.weight) + len(leaves.leaf) + len(leaves.tables)
     assert leaves.base.tolist() == case.margins(own[None])[0].tolist()
 
@@ -180,7 +180,7 @@ def test_only_those_asked_are_listed_and_in_their_order(library: Library, seed: 
     rng = np.random.default_rng(seed)
     case = case_at_random(rng, library, models=models)
     asked = rng.permutation(models)[: int(rng.integers(1, models + 1))]
-    leaves, states = within_reach(case.joint, case.moves, asked), case.some_states(rng, STATES)
+    leaves, states = reachable_leaves(case.joint, case.moves, asked), case.some_states(rng, STATES)
     assert sums_of(leaves, open_in(case, leaves, states)).tolist() == case.margins(states)[:, asked].tolist()
     whole = case.leaves()
     for k, m in enumerate(asked.tolist()):

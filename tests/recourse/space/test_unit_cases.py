@@ -13,7 +13,7 @@ from stream.forest.cells import Cells
 from stream.recourse.rules.features import FeatureRules, read_features
 from stream.recourse.space.grouped_features import COMBINATIONS_MAX
 from stream.recourse.space.linked_features import LINE_WAYS_MAX, NO_RATIO, NOT_KNOWN
-from stream.recourse.space.person_reach import DEPENDS, GROUP, IMMUTABLE, STAYS, UNKNOWN_DIRECTION, UNSEEN, Reach
+from stream.recourse.space.person_reach import DEPENDS, GROUP, IMMUTABLE, STAYS, UNKNOWN_DIRECTION, UNSEEN, PersonReach
 from tests.recourse.unit_people import Person, Rows
 
 CARD = """
@@ -87,7 +87,7 @@ def card(
     )
 
 
-def ways(person: Person | Reach, u: int = 0) -> list[list[float]]:
+def ways(person: Person | PersonReach, u: int = 0) -> list[list[float]]:
     """The values of a unit's alternatives, the own one left out."""
     reach = person.reach() if isinstance(person, Person) else person
     found: list[list[float]] = reach.alternatives.of(u)[1][1:].tolist()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from stream.recourse.rules.feature_rule import Mutability
 from stream.recourse.rules.units import Ratio, Unit
 from stream.recourse.space.grouped_features import COMBINATIONS_MAX
-from stream.recourse.space.person_reach import Reach
+from stream.recourse.space.person_reach import PersonReach
 from tests.recourse.unit_people import WINDOW, Person, people
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -144,15 +144,15 @@ def test_a_group_takes_each_combination_that_two_people_have_and_no_other(person
                 assert price[person.cell_row(unit.members, row)] <= effort
 
 
-def _value(person: Person, reach: Reach, j: int, said: float) -> float | None:
+def _value(person: Person, reach: PersonReach, j: int, said: float) -> float | None:
     """Where a member of a group goes for its part of a combination; None where it may not."""
     own = float(person.row[j])
     if person.rules.rules[j].type != "number":
         return said if said == own or person.permits(j, said) else None
     if said == reach.cells[j]:
         return own
-    landing = float(reach.landing[reach.landings.start[j] + int(said)])
-    return None if math.isnan(landing) else landing
+    target_value = float(reach.target_value[reach.cell_targets.start[j] + int(said)])
+    return None if math.isnan(target_value) else target_value
 
 
 @settings(max_examples=40)
@@ -187,7 +187,7 @@ def test_a_projection_moves_units_by_alternatives_alone(person: Person, seed: in
             wanted = other[list(unit.members)]
             k = next((k for k, row in enumerate(cells) if (row == wanted).all()), None)
             if k is None:
-                guide = reach.landings.units[u].guide
+                guide = reach.cell_targets.units[u].guide
                 same = [] if guide is None else np.flatnonzero(cells[:, guide] == wanted[guide]).tolist()
                 k = same[0] if same else 0
             assert target[list(unit.members)].tobytes() == values[k].tobytes()
@@ -217,7 +217,7 @@ def test_what_moves_together_has_no_price_alone(person: Person) -> None:
     together = {j for unit in person.units for j in (*unit.members, *unit.stays)}
     prices = reach.prices()
     for j in range(len(person.row)):
-        start, end = reach.landings.start[j : j + 2]
+        start, end = reach.cell_targets.start[j : j + 2]
         others = np.delete(prices[start:end], reach.cells[j])
         assert prices[start + reach.cells[j]] == 0.0
         if j in together:
@@ -225,5 +225,5 @@ def test_what_moves_together_has_no_price_alone(person: Person) -> None:
         else:
             assert (
                 np.isfinite(others).tolist()
-                == (~np.isnan(np.delete(reach.landing[start:end], reach.cells[j]))).tolist()
+                == (~np.isnan(np.delete(reach.target_value[start:end], reach.cells[j]))).tolist()
             )
