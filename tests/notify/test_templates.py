@@ -76,49 +76,6 @@ def test_a_mandatory_block_that_says_nothing_is_refused(own: Path, part: str, bl
     assert "is empty" in str(raised.value) or "stands within if" in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    "trick",
-    [
-        "{% if reasons[0][0]|default('') == 'r' %}x{% endif %}",
-        "{% if reasons[0] == 'reason-1<&>' %}x{% endif %}",
-        "{{ 'x' if reasons[0] | length < 12 }}",
-        "{{ 'x' if reasons[0][11] is defined }}",
-        "{{ 'x' if reasons[0] | replace('r', '') }}",
-        "{{ lender.name == 'x' and 'y' }}",
-        "{% set told = reasons[0] | trim %}{% if told %}x{% endif %}",
-        "{{ reasons[0][11] | default('x') }}",
-        "{{ (reasons[0] ~ '') | replace('reason-1<&>', 'x') }}",
-        "{% for letter in reasons[0] %}{{ loop.length }}{% endfor %}",
-        "{% for reason in reasons if reason == 'x' %}x{% endfor %}",
-        "{{ 'x' if date is eq('date-of-letter<&>') }}",
-        "{{ 'x' if reference > 'm' }}",
-    ],
-)
-def test_no_template_knows_a_made_up_letter_by_its_words(own: Path, trick: str) -> None:
-    """Given a template that looks into a text to tell a trial from a real letter, when loaded, then it is refused."""
-    change(own, "txt", "{% block reasons %}", trick + "{% block reasons %}")
-    with pytest.raises(
-        ConfigurationError, match=r"a condition may ask|a loop goes over|number in brackets|filter replace is not"
-    ):
-        loaded(own)
-
-
-@pytest.mark.parametrize(
-    "condition",
-    [
-        "options",
-        "not recipient.name",
-        "reasons | length > 1",
-        "options | count == 2 and options[1].title",
-        "expired or searched_all",
-    ],
-)
-def test_a_condition_may_ask_what_there_is(own: Path, condition: str) -> None:
-    """Given a condition on what is there and how many there are, when loaded, then it passes."""
-    change(own, "txt", "Yours sincerely", f"{{% if {condition} %}}x{{% endif %}}\nYours sincerely")
-    assert loaded(own).locales == ["en"]
-
-
 def test_a_mandatory_block_within_a_condition_is_refused(own: Path) -> None:
     """Given a mandatory block that stands in a condition or a loop, though it shows in each made-up letter, when loaded, then it is refused."""
     path = own / "en" / f"{KIND}.txt"
@@ -164,10 +121,10 @@ def test_words_hold_plain_fields_only(own: Path) -> None:
     [
         ('<svg><image href="https://t.example/{{ reference }}"/></svg>', "<svg> is not allowed"),
         ('<svg><use xlink:href="https://t.example/p.svg#a"/></svg>', "xlink:href is not allowed"),
-        ("<p style=\"background:image-set('https://t.example/x.png' 1x)\">x</p>", "functions are not allowed"),
-        ('<p style="background:u\\72l(https://t.example/x)">x</p>', "backslash"),
-        ('<style>@\\69mport "https://t.example/x.css";</style>', "backslash"),
-        ("<style>p{background:#fff}", "never ends|breaks off|does not appear"),
+        ("<p style=\"background:image-set('https://t.example/x.png' 1x)\">x</p>", "style would fetch"),
+        ('<p style="background:u\\72l(https://t.example/x)">x</p>', "style would fetch"),
+        ('<style>@\\69mport "https://t.example/x.css";</style>', "style would fetch"),
+        ("<style>p{background:#fff}", "never ends|does not appear"),
         ("<!--[if mso]><img src='https://t.example/x'><![endif]-->", "a comment of HTML"),
         ("<![if mso]><p>x</p><![endif]>", "declaration|comment"),
         ('<a href="https://x.example" ping="https://t.example">x</a>', "ping is not allowed"),
@@ -175,11 +132,10 @@ def test_words_hold_plain_fields_only(own: Path) -> None:
         ('<a href="https://x.example/{{ reference }}">x</a>', "must stand in the file as it is"),
         ("<a href=https://x.example/{% if options %}1{% endif %}>x</a>", "must stand in the file as it is"),
         ('<button formaction="https://x">x</button>', "<button> is not allowed"),
-        ("<style>#no{opacity:0;height:0}</style>", "hides what a letter says"),
         ('<img src="data:image/svg+xml,<svg/>">', "would fetch something"),
     ],
 )
-def test_a_page_that_could_fetch_run_or_hide_is_refused(own: Path, trick: str, told: str) -> None:
+def test_a_page_that_could_fetch_or_run_is_refused(own: Path, trick: str, told: str) -> None:
     """Given HTML that is on no list of what is allowed, when loaded, then it is refused."""
     change(own, "html", "</body>", trick + "</body>")
     with pytest.raises(ConfigurationError, match=told):
@@ -246,101 +202,33 @@ def test_a_trick_is_refused(own: Path, trick: str, told: str) -> None:
         ("<h2>The main", '<img src="https://lender.example/seen.gif"><h2>The main', "would fetch something"),
         ("<h2>The main", '<p style="background: url(//x)"></p><h2>The main', "would fetch something"),
         ("@page {", "@import 'x'; @page {", "style would fetch"),
-        ("<ol>", '<ol style="display:none">', "hides what a letter says"),
         ("<ol>", '<ol onclick="x()">', "onclick is not allowed"),
     ],
 )
 def test_a_letter_that_leaves_out_or_fetches_something_is_refused(
     own: Path, before: str, after: str, told: str
 ) -> None:
-    """Given an HTML template that leaves out, hides or fetches something, when tried, then the error names file and block."""
+    """Given an HTML template that leaves out or fetches something, when tried, then the error names file and block."""
     change(own, "html", before, after)
     with pytest.raises(ConfigurationError, match=re.escape(told)):
         loaded(own)
 
 
-HIDERS = [
-    '<ol style="opacity:0">',
-    '<ol style="position:absolute; left:-9999px">',
-    '<ol style="margin-left: -9999px">',
-    '<ol style="margin-left: 900px">',
-    '<ol style="text-indent:-99em">',
-    '<ol style="color:#fff">',
-    '<ol style="color: #eee !important">',
-    '<ol style="color: rgb(255,255,255)">',
-    '<ol style="color: transparent; background: #fff">',
-    '<ol style="color:#1c2329; background:#1c2329">',
-    '<ol bgcolor="#000000">',
-    '<ol style="display:none">',
-    '<ol style="d\\69splay:none">',
-    '<ol style="dis/**/play:none">',
-    '<ol style="visibility: collapse">',
-    '<ol style="font-size:0">',
-    '<ol style="font: 1px serif">',
-    '<ol style="font: 12px/0 serif">',
-    '<ol style="font-size: .1em">',
-    '<ol style="line-height: 0">',
-    '<ol style="letter-spacing: 99px">',
-    '<ol style="height:0; overflow:hidden">',
-    '<ol style="clip-path: inset(100%)">',
-    '<ol style="transform: scale(0)">',
-    '<ol style="filter: opacity(0)">',
-    '<ol style="width: calc(1px * 0)">',
-    '<ol style="--x: none; display: var(--x)">',
-    "<ol hidden>",
-    '<ol aria-hidden="true">',
-    "<details><ol>",
-    "<dialog><ol>",
-    "<template><ol>",
-    "<noscript><ol>",
-    "<select><ol>",
-    "<svg><ol>",
-    "<textarea><ol>",
-    "<style>ol { display: none }</style><ol>",
-    "<style>@media print { ol { color: white } }</style><ol>",
-    "<style>@supports (color: red) { ol { opacity: 0 } }</style><ol>",
-    '<a href="javascript:x()">x</a><ol>',
-]
-
-
-@pytest.mark.parametrize("hider", HIDERS)
-def test_what_hides_the_reasons_is_refused(own: Path, hider: str) -> None:
-    """Given a template that hides the reasons from a person, in whichever way, when loaded, then it is refused with file and line."""
-    path = change(own, "html", "<ol>", hider)
-    with pytest.raises(ConfigurationError, match=rf"{re.escape(str(path))}:{line_of(path, hider)}: .*"):
-        read_templates(str(own), "en")
-
-
 @pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("<ol>", "<ol style=\"{{ 'opac' ~ 'ity' }}:0\">"),
-        ("<ol>", '<ol class="{{ date }}" {{ "hid" ~ "den" }}>'),
-        ("<h2>The main reasons</h2>", "<h2 title='"),
-        ("<h2>The main reasons</h2>", "<!-- <h2>"),
-    ],
+    "own_style", ["color: #eee", "display: none", "position: absolute; left: -99px", "opacity: .5"]
 )
-def test_what_hides_the_reasons_only_in_a_letter_is_refused(own: Path, before: str, after: str) -> None:
-    """Given a template that puts together what hides the reasons, or opens what never ends, when tried, then it is refused."""
-    change(own, "html", before, after)
+def test_how_a_letter_looks_is_the_lenders_own(own: Path, own_style: str) -> None:
+    """Given a template with a lender's own style, when loaded and tried, then it passes, whatever the style is."""
+    change(own, "html", "<ol>", f'<ol style="{own_style}">')
+    assert loaded(own).locales == ["en"]
+
+
+@pytest.mark.parametrize("after", ["<h2 title='", "<!-- <h2>"])
+def test_what_never_ends_is_refused(own: Path, after: str) -> None:
+    """Given a template that opens what never ends, so that a browser shows nothing of it, when tried, then it is refused."""
+    change(own, "html", "<h2>The main reasons</h2>", after)
     with pytest.raises(ConfigurationError, match=r"adverse_action\.html:"):
         loaded(own)
-
-
-@pytest.mark.parametrize(
-    "harmless",
-    [
-        '<ol style="margin: 0 0 1rem; padding-left: 1.4em; color: #333; background: #f4f4f4">',
-        '<ol class="x"><style>@media print { .x { font: bold 9.5pt/1.3 "Arial 2", serif; width: 50%; break-inside: avoid } }</style>',
-        '<p><a href="mailto:help@lender.example">Write to us</a></p><ol type="a">',
-        '<img src="data:image/png;base64,AAAA" alt="Bank" width="120"><ol>',
-        '<table role="presentation" cellpadding="4" bgcolor="#ffffff"><tr><td>x</td></tr></table><ol>',
-    ],
-)
-def test_what_hides_nothing_passes(own: Path, harmless: str) -> None:
-    """Given a template with a lender's own style, when loaded and tried, then it passes."""
-    change(own, "html", "<ol>", harmless)
-    loaded(own)
 
 
 def test_a_subject_line_gives_no_reason(own: Path) -> None:

@@ -1,7 +1,7 @@
-"""What a letter's HTML may be made of: elements, attributes and styles that fetch, run and hide nothing.
+"""What a letter's HTML may be made of: nothing that runs a script or fetches anything when the letter is opened.
 
-It is a list of what is allowed. The same rules judge a template's file, where a fault has a line, and made-up letters, where
-nothing that a template puts together escapes them.
+Elements and attributes are allow-lists. The same rules check a template's file, where a fault has a line, and the letters of the
+trial, so that nothing a template puts together escapes them. How a letter looks is the lender's own business.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 from typing import Final
-
-from stream.notify.letters.page_styles import Declared, declarations, faults_of, pale
 
 ELEMENTS: Final = frozenset(
     {
@@ -30,9 +28,12 @@ ATTRIBUTES: Final = frozenset(
 )  # fmt: skip
 METAS: Final = ("viewport", "author", "description")
 FETCHING: Final = frozenset({"src", "srcset", "background", "poster", "data"})
-HIDING: Final = frozenset({"hidden", "aria-hidden", "inert", "popover"})
+STYLE_FETCHES: Final = re.compile(
+    r"@import|url\(\s*['\"]?(?!data:)|image-set|\\", re.IGNORECASE
+)  # a backslash can spell any of them
 LITERAL: Final = frozenset({"href", "src", "style", "bgcolor"})
 PUT_IN: Final = "\ue000"  # stands for what a template puts in, while its file is judged
+STYLE_FETCHES_FAULT: Final = "its style would fetch something when the letter is opened"
 AS_IT_IS: Final = "must stand in the file as it is, without {{ }} or {% %} in it"
 PICTURE: Final = re.compile(r"data:image/(png|jpeg|gif|webp);base64,", re.IGNORECASE)
 LINKS: Final = ("https:", "mailto:", "tel:", "#")
@@ -41,12 +42,11 @@ JINJA: Final = re.compile(r"\{%.*?%\}|\{\{.*?\}\}|\{#.*?#\}", re.DOTALL)
 
 
 class _Page(HTMLParser):
-    """Reads a page: what is wrong with it as (line, fault), its style, and the words that a person sees."""
+    """Reads a page: its faults as (line, fault), and the words that a person sees."""
 
     def __init__(self) -> None:
         super().__init__()
         self.found: list[tuple[int, str]] = []
-        self.declared: list[Declared] = []
         self.words: list[str] = []
         self._unseen: list[str] = []
 
@@ -61,10 +61,8 @@ class _Page(HTMLParser):
             fault = _attribute(tag, name, (value or "").strip())
             if fault:
                 self.found.append((line, fault))
-            if name == "style":
-                self.declared += declarations(value or "", line, sheet=False)
-            elif name == "bgcolor":
-                self.declared.append(Declared(line, "background-color", (value or "").strip().lower()))
+            if name == "style" and STYLE_FETCHES.search(value or ""):
+                self.found.append((line, STYLE_FETCHES_FAULT))
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Take `<p/>` for `<p>`, as browsers do."""
@@ -99,15 +97,14 @@ class _Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         """Read text, or a style."""
         if self._unseen[-1:] == ["style"]:
-            self.declared += declarations(data, self.getpos()[0], sheet=True)
+            if STYLE_FETCHES.search(data):
+                self._refuse(STYLE_FETCHES_FAULT)
         elif not self._unseen:
             self.words.append(data)
 
 
-def _attribute(tag: str, name: str, value: str) -> str:  # noqa: PLR0911 - one answer a rule
+def _attribute(tag: str, name: str, value: str) -> str:
     where = f"<{tag} {name}>"
-    if name in HIDING:
-        return f"{where} hides what a letter says"
     if name in LITERAL and PUT_IN in value:
         return f"{where} {AS_IT_IS}"
     if name in FETCHING and value and not (name == "src" and tag == "img" and PICTURE.match(value)):
@@ -122,10 +119,8 @@ def _attribute(tag: str, name: str, value: str) -> str:  # noqa: PLR0911 - one a
 
 
 def page_faults(page: str) -> list[tuple[int, str]]:
-    """List what in a letter's HTML would fetch, run or hide something, or could, as (line, fault)."""
-    read = _read(page)
-    styles = [(one.line, fault) for one in read.declared if (fault := faults_of(one))]
-    return sorted(dict.fromkeys([*read.found, *styles, *pale(read.declared)]))
+    """List what in a letter's HTML would fetch or run something, as (line, fault)."""
+    return sorted(dict.fromkeys(_read(page).found))
 
 
 def file_faults(text: str) -> list[tuple[int, str]]:

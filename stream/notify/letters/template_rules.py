@@ -7,7 +7,6 @@ from typing import Final
 
 from jinja2 import nodes
 
-from stream.notify.letters.template_conditions import condition_faults
 from stream.notify.letters.view import FIELDS, VARIABLES
 
 MANDATORY_BLOCKS: Final = ("decision", "reasons", "changes", "no_offer", "expiry", "contest", "disclosures")
@@ -43,7 +42,23 @@ def faults(tree: nodes.Template, *, blocks: bool) -> Iterator[tuple[int, str, st
                 yield 1, name, "is missing; a letter must have " + ", ".join(MANDATORY_BLOCKS)
     local = {name.name for name in tree.find_all(nodes.Name) if name.ctx == "store"}
     yield from _walk(tree, "", local)
-    yield from condition_faults(tree, MANDATORY_BLOCKS)
+    yield from _conditional(tree)
+
+
+def _conditional(node: nodes.Node) -> Iterator[tuple[int, str, str]]:
+    """Find mandatory blocks inside anything but other blocks: each letter must have them, whatever it says."""
+    for child in node.iter_child_nodes():
+        if isinstance(child, nodes.Block):
+            yield from _conditional(child)
+            continue
+        for block in child.find_all(nodes.Block):
+            if block.name in MANDATORY_BLOCKS:
+                inside = type(child).__name__.lower()
+                yield (
+                    block.lineno,
+                    block.name,
+                    f"stands within {inside}; it must stand in each letter, under no condition",
+                )
 
 
 def _walk(node: nodes.Node, block: str, local: set[str]) -> Iterator[tuple[int, str, str]]:

@@ -1,7 +1,7 @@
-"""A trial of each template with made-up letters whose every part must appear: what a look at its syntax cannot show.
+"""A trial rendering of each template: made-up letters in which every mandatory part must appear.
 
-Letters with everything in them, with fewer reasons and ways, without any change to offer, expired, and with only what is never
-missing. That no template looks into a text to tell them from real ones is a rule of its own: see `template_conditions`.
+The made-up letters have everything in them, fewer reasons and options, no change to offer, an expired offer, or the least there
+can be.
 """
 
 from __future__ import annotations
