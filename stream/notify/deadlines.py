@@ -5,7 +5,9 @@ A timeout of a socket bounds one wait for bytes. A server that sends one byte a 
 
 from __future__ import annotations
 
+import contextlib
 import math
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -55,8 +57,11 @@ class Deadline:
         return self._left_s(self._by_s)
 
 
-class Watch:
-    """Calls something, in a thread of its own, if a deadline passes before its block ends."""
+class Watchdog:
+    """Calls `cut` from a thread of its own once a deadline has passed, again and again until the block ends.
+
+    Again and again because a connection may be made only after the deadline.
+    """
 
     STEP_S = 0.25  # a stop that shortens the deadline is noticed within this
 
@@ -72,12 +77,20 @@ class Watch:
         self._thread.start()
 
     def __exit__(self, *_how: object) -> None:
-        """Watch no more; `cut` is never called after this."""
+        """Stop watching; `cut` is never called after this."""
         self._done.set()
         self._thread.join()
 
     def _wait(self) -> None:
-        while not self._done.wait(max(0.0, min(self._deadline.left_s, self.STEP_S))):
+        while not self._done.wait(
+            min(self._deadline.left_s, self.STEP_S) if self._deadline.left_s > 0 else self.STEP_S
+        ):
             if self._deadline.left_s <= 0:
                 self._cut()
-                return
+
+
+def end_connection(connected: socket.socket | None) -> None:
+    """End every wait on a connection, from any thread; its owner still closes it."""
+    if connected is not None:
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(connected, socket.SHUT_RDWR)  # a TLS socket's own `shutdown` is not safe from here

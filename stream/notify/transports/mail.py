@@ -6,20 +6,19 @@ import contextlib
 import re
 import smtplib
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from email.errors import HeaderParseError, MessageError
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import format_datetime
-from typing import Final
+from typing import Any, Final, cast
 
 from stream.errors import MailUnavailable
-from stream.notify.deadlines import Deadline, Deadlines, Watch
+from stream.notify.deadlines import Deadline, Deadlines, Watchdog, end_connection
 from stream.notify.notices.record import Channel
 from stream.notify.settings import NotifySettings, email_address
-from stream.notify.transports.smtp_exchange import CutLine, Smtp, SmtpTls
 from stream.notify.transports.transport import Bounced, NotNow, Package
 
 SERVICE_NOT_AVAILABLE: Final = 421
@@ -28,6 +27,22 @@ EXCHANGE_ANSWERS: Final = 3  # longest waits for an answer that one whole letter
 QUIT_S: Final = 2.0  # for a good-bye, which nothing depends on
 ENHANCED: Final = re.compile(rb"\A\s*([245]\.\d{1,3}\.\d{1,3})\b")
 WRONG_ADDRESS: Final = (ValueError, IndexError, HeaderParseError, MessageError, UnicodeError)
+
+
+class _Begun:
+    """Hands a client of smtplib over before it connects, so that a greeting without end can be cut."""
+
+    def __init__(self, *given: Any, begin: Callable[[smtplib.SMTP], None], **settings: Any) -> None:  # noqa: ANN401 - as smtplib takes them
+        begin(cast("smtplib.SMTP", self))
+        super().__init__(*given, **settings)
+
+
+class _Smtp(_Begun, smtplib.SMTP):
+    pass
+
+
+class _SmtpTls(_Begun, smtplib.SMTP_SSL):
+    pass
 
 
 class Mail:
@@ -41,7 +56,8 @@ class Mail:
         self._deadlines = deadlines or Deadlines()
         self._deadline: Deadline = self._deadlines.within(0)
         self._server: smtplib.SMTP | None = None
-        self._line = CutLine()
+        self._connecting: smtplib.SMTP | None = None  # what the watchdog ends, from the first byte on
+        self._was_cut = False
 
     def send(self, package: Package) -> str:
         """See `Transport`."""
@@ -67,12 +83,12 @@ class Mail:
         """See `Transport`."""
         server, self._server = self._server, None
         if server is not None:
-            if not self._line.was_cut:
+            if not self._was_cut:
                 good_bye = self._deadlines.within(QUIT_S)
-                with Watch(good_bye, self._line.cut), contextlib.suppress(OSError, smtplib.SMTPException):
+                with Watchdog(good_bye, self._cut), contextlib.suppress(OSError, smtplib.SMTPException):
                     server.quit()
             server.close()
-        self._line.let_go()
+        self._connecting = None
 
     def check(self) -> str:
         """Connect, log in, and say so. Raises: MailUnavailable."""
@@ -85,8 +101,13 @@ class Mail:
     def _watched(self) -> Iterator[None]:
         """Cut the connection at the deadline, for a server that goes on and on answering meets no timeout."""
         self._deadline = self._deadlines.within(EXCHANGE_ANSWERS * self._settings.notify_smtp_timeout_s)
-        with Watch(self._deadline, lambda: self._line.cut()):  # noqa: PLW0108 - of the connection that there is then
+        with Watchdog(self._deadline, self._cut):
             yield
+
+    def _cut(self) -> None:
+        self._was_cut = True
+        if self._connecting is not None:
+            end_connection(self._connecting.sock)
 
     def _connected(self) -> smtplib.SMTP:
         if self._deadline.left_s <= 0:
@@ -102,7 +123,7 @@ class Mail:
             except (OSError, smtplib.SMTPException) as error:
                 if server is not None:
                     server.close()
-                self._line.let_go()
+                self._connecting = None
                 raise self._away(error, doing) from error
             self._server = server
         return self._server
@@ -111,16 +132,19 @@ class Mail:
         settings = self._settings
         host, port = settings.notify_smtp_host, settings.notify_smtp_port
         timeout_s = min(settings.notify_smtp_timeout_s, max(self._deadline.left_s, 0.01))
-        self._line = CutLine()
+        self._was_cut = False
         context = ssl.create_default_context(cafile=settings.notify_smtp_ca_file or None)
         if settings.notify_smtp_security == "tls":
-            server: Smtp = SmtpTls(host, port, timeout_s=timeout_s, line=self._line, context=context)
+            server: smtplib.SMTP = _SmtpTls(host, port, timeout=timeout_s, context=context, begin=self._begin)
         else:
-            server = Smtp(host, port, timeout_s=timeout_s, line=self._line)
+            server = _Smtp(host, port, timeout=timeout_s, begin=self._begin)
         if settings.notify_smtp_security == "starttls":
             server.starttls(context=context)
         server.ehlo_or_helo_if_needed()
         return server
+
+    def _begin(self, server: smtplib.SMTP) -> None:
+        self._connecting = server
 
     def _hand_over(self, server: smtplib.SMTP, package: Package, message: EmailMessage) -> str:
         """Speak SMTP step by step, for what a refusal means depends on the step."""
@@ -177,7 +201,7 @@ class Mail:
     def _away(self, error: BaseException, doing: str = "handing over") -> MailUnavailable:
         settings = self._settings
         told = type(error).__name__
-        if self._line.was_cut or self._deadline.left_s <= 0:
+        if self._was_cut or self._deadline.left_s <= 0:
             told = "it took too long for one whole letter"
         elif isinstance(error, smtplib.SMTPResponseException):
             told = f"{told} {_code(error.smtp_code, _bytes(error.smtp_error))}"
