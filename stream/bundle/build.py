@@ -41,7 +41,7 @@ from stream.forest.link import Link, check_predictions, link_of
 from stream.forest.trees import Forest, TreesUsed
 from stream.forest.walk import margins_of
 from stream.recourse.comparators.leaf_matrix import LeafMatrix, build_leaf_matrix
-from stream.recourse.record.records import ENGINE_VERSION
+from stream.recourse.record.decision_record import ENGINE_VERSION
 from stream.recourse.record.size import largest_record
 from stream.recourse.rules.features import FeatureRules
 from stream.recourse.rules.policy import Policy

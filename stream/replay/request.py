@@ -12,7 +12,7 @@ from typing import Any, Final
 from stream.bundle.uris import without_secrets
 from stream.errors import ConfigurationError
 from stream.recourse.model import PublishedModel
-from stream.recourse.record.records import ENGINE_VERSION
+from stream.recourse.record.decision_record import ENGINE_VERSION
 from stream.replay.fence import ReplayTopics, check_run_id, check_source
 from stream.replay.judge.verdict import Mode
 from stream.replay.judge.what_if import Change

@@ -21,7 +21,7 @@ from stream.errors import (
     WrongFeatureType,
 )
 from stream.events import Decision, DeclineBasis, Outcome, ThresholdScale, Value
-from stream.recourse.record.records import decision_by_value
+from stream.recourse.record.decision_record import decision_by_value
 from stream.times import time_ms
 from stream.wire.avro_records import REGISTRY_MARK, SINGLE_OBJECT_MARK
 from stream.wire.framing import SINGLE_OBJECT, Framing

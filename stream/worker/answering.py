@@ -29,7 +29,7 @@ from stream.events import AuditRecord, Decision, ModelPublished
 from stream.models.model_table import ModelTable
 from stream.recourse.answer import Answer, answer
 from stream.recourse.model import PublishedModel
-from stream.recourse.record.records import decision_by_value
+from stream.recourse.record.decision_record import decision_by_value
 from stream.runtime.kafka.dead_letters import SOFTWARE_VERSION
 from stream.runtime.kafka.inbound import Inbound
 from stream.runtime.settings import Settings

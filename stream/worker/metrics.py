@@ -9,7 +9,7 @@ from stream.errors import poison_kinds
 from stream.models.model_reader import ModelReader
 from stream.models.model_table import ModelTable
 from stream.models.open_bundles import ORIGINS, OpenBundles
-from stream.recourse.record.records import ENGINE_VERSION
+from stream.recourse.record.decision_record import ENGINE_VERSION
 from stream.runtime.counters import DURATIONS_S, Counters, Labels, counter, gauge, histogram
 from stream.runtime.kafka.lag import CONSUMER_LAG
 from stream.worker.answering import APPROVED, DECLINED, UNREAD

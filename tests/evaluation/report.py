@@ -11,7 +11,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Final
 
-from stream.recourse.record.records import ENGINE_VERSION
+from stream.recourse.record.decision_record import ENGINE_VERSION
 from tests.evaluation import bar_tables, plots, published, tables
 from tests.evaluation.bars import Verdict, verdicts
 from tests.evaluation.page import Cell, Plot, Section, Table, as_html, as_markdown, number

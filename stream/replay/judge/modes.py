@@ -13,9 +13,10 @@ from typing import Any, ClassVar, Protocol
 from stream.canonical import sha256
 from stream.errors import MalformedRecord, PoisonError, StreamError, UnexpectedFault
 from stream.events import Decision
-from stream.recourse.answer import Answer, answer, score
+from stream.recourse.answer import Answer, answer
+from stream.recourse.finding import score
 from stream.recourse.model import PublishedModel
-from stream.recourse.record.records import ENGINE_VERSION, decision_by_value
+from stream.recourse.record.decision_record import ENGINE_VERSION, decision_by_value
 from stream.replay.judge.applicant_view import (
     Body,
     Told,

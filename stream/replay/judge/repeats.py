@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, Self, TypeAlias
 
 from stream.canonical import sha256
 from stream.errors import DiskUnavailable, MalformedRecord
-from stream.recourse.record.records import decision_by_value
+from stream.recourse.record.decision_record import decision_by_value
 from stream.replay.judge.verdict import OF_THE_DELIVERY
 from stream.replay.sources.records import Record, Stored
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from stream.recourse.record.records import rfc3339
+from stream.times import rfc3339
 
 WINDOW: Final = (("from_ms", "--from"), ("to_ms", "--to"))
 

@@ -10,13 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream.canonical import canonical_json
-from stream.recourse.answer import answer, score
+from stream.recourse.answer import answer
 from stream.recourse.comparators.leaf_matrix import LeafMatrix, without_no_record
 from stream.recourse.comparators.people import CROWDED, people_of
 from stream.recourse.comparators.ranking import Ranking, ranking
 from stream.recourse.explain.attribution import SplitRows
+from stream.recourse.finding import score
 from stream.recourse.model import PublishedModel
-from stream.recourse.record.records import recommended_tier, tier_of
+from stream.recourse.record.audit_body import tier_of
+from stream.recourse.record.recommendation import recommended_tier
 from stream.recourse.search.tier_targets import targets_of
 from stream.recourse.space.person_reach import person_reach
 from tests.recourse.lenders import FEATURES, LENDERS, Approve, Lender, Library, Rows, lender
