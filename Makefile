@@ -3,6 +3,9 @@
 #   make test      all tests; on real Kafka and Redis where they are installed
 #   make evaluation the bars and the paper's protocol, with a report: a good hour on two cores, SIZE=smoke minutes
 #   make check     what must be green before a commit: format, lint, types, import contracts, unit tests
+#   make quick ROOM=recourse        the tests of one room or sub-room (recourse/search), without services and coverage
+#   make same-answers BASE=COMMIT   600 answers of three datasets, byte for byte as that commit gives them
+# COACH_EXAMPLES scales how many examples property tests try: COACH_EXAMPLES=0.1 make quick ROOM=forest
 
 PYTHON ?= python3
 VENV := .venv
@@ -12,7 +15,7 @@ READY := $(VENV)/.ready-from-lock
 # Of `make evaluation`: full, small or smoke.
 SIZE ?= full
 
-.PHONY: setup demo test check lint format nightly evaluation lock wheel clean
+.PHONY: setup demo test quick same-answers check lint format nightly evaluation lock wheel clean
 .DEFAULT_GOAL := check
 
 setup: $(READY)
@@ -33,6 +36,15 @@ demo: setup
 test: setup
 	@$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not nightly"
 
+quick: setup
+	@test -n "$(ROOM)" -a -d tests/$(ROOM) \
+	  || { echo "make quick wants one of these rooms: make quick ROOM=...:" $$(cd tests && find * -name 'test_*.py' -printf '%h\n' | sort -u) >&2; exit 2; }
+	@COACH_EXAMPLES=$${COACH_EXAMPLES:-0.2} $(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/$(ROOM) \
+	  -m "not service and not chaos and not judge and not nightly"
+
+same-answers: setup
+	@$(BIN)/python -m tests.house.same_answers $(BASE)
+
 check: lint
 	@$(BIN)/python -m pytest -q -m "not service and not chaos and not judge and not nightly" --cov --cov-report=term:skip-covered
 
@@ -47,7 +59,7 @@ format: setup
 	@$(BIN)/ruff check --fix .
 
 nightly: setup
-	@$(BIN)/python -m pytest -m nightly
+	@COACH_EXAMPLES=$${COACH_EXAMPLES:-5} $(BIN)/python -m pytest -m nightly
 
 # On the datasets of ../shared/data (COACH_DATA); a stopped run goes on where it was, from build/evaluation.
 evaluation: setup

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.examples import examples
 from tests.service.lender import Lender, heloc_lender, toy_lender
 from tests.service.redis_fixtures import client, no_redis, redis_url
 from tests.service.stack import each_stack, embedded_stack, loud, real_stack_or_none, stack
@@ -20,9 +21,14 @@ __all__ = ["client", "each_stack", "embedded_stack", "no_redis", "real_stack_or_
 NEEDS_SERVICES = frozenset({"stack", "each_stack"})
 REPOSITORY = Path(__file__).resolve().parents[1]
 
-settings.register_profile("here", deadline=None)
+settings.register_profile("here", deadline=None, max_examples=examples(100))
 settings.register_profile(  # CI must say the same of the same commit, and has two slow cores
-    "ci", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+    "ci",
+    deadline=None,
+    max_examples=examples(100),
+    derandomize=True,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "here")
 

@@ -19,6 +19,7 @@ from stream.audit.archive_check import ArchiveCheck
 from stream.audit.record_check import Tally, check
 from stream.errors import ArchiveDamaged
 from tests.audit.archive.topic import MemoryTopic, audit_record, files_of, sink_once, stored
+from tests.examples import examples
 
 LENGTH: Final = 4
 PARTITIONS: Final = (0, 1, 2)  # nothing is on the last one
@@ -74,7 +75,7 @@ NAMES: Final = (
 )
 @example(folder="day=2026-11-26/model=credit", name="forged.parquet", like=0)
 @example(folder="_ranges/audit/1", name="0000000000000000.json", like=1)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_a_file_that_was_added_anywhere_is_named(whole: Path, folder: str, name: str, like: int | None) -> None:
     """Given an archive to which a file was added at any depth, with any name, a copy of one of its own or not, then it is named, and nothing else."""
     with tempfile.TemporaryDirectory() as place:
@@ -95,7 +96,7 @@ def test_a_file_that_was_added_anywhere_is_named(whole: Path, folder: str, name:
     how=st.sampled_from(["removed", "moved", "altered", "cut", "longer"]),
     at=st.floats(0, 0.999),
 )
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_a_file_that_was_removed_moved_or_altered_is_named(whole: Path, which: int, how: str, at: float) -> None:
     """Given an archive one file of which was removed, moved, changed in one bit, cut or made longer, then it is named."""
     with tempfile.TemporaryDirectory() as place:

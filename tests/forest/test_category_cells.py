@@ -17,6 +17,7 @@ from stream.forest.walk import leaf_slots
 from stream.recourse.comparators.leaf_matrix import build_leaf_matrix
 from stream.recourse.rules.features import read_features
 from stream.recourse.space.person_reach import cell_targets_of
+from tests.examples import examples
 from tests.recourse.lenders import Library, kind
 
 LIBRARIES: list[Library] = ["xgboost", "lightgbm"]
@@ -44,7 +45,7 @@ def code_of(library: Library, value: float) -> int | None:
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     lists=st.lists(code_lists, min_size=1, max_size=6),
     values=st.lists(
@@ -68,7 +69,7 @@ def test_a_cell_is_what_no_split_tells_apart(
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(lists=st.lists(code_lists, min_size=1, max_size=6))
 def test_cells_are_numbered_by_their_least_code(library: Library, lists: list[frozenset[int]]) -> None:
     """Given a category, its cells ascend by their least code, then come the codes of no list, then missing; a value inside each is in it."""
@@ -83,7 +84,7 @@ def test_cells_are_numbered_by_their_least_code(library: Library, lists: list[fr
     assert [cells.is_missing(0, cell) for cell in range(cells.count(0))] == [False] * missing + [True]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     thresholds=st.lists(st.integers(-3, 3).map(float), min_size=1, max_size=3, unique=True),
     sentinel=st.integers(-3, 3).map(float),
@@ -110,7 +111,7 @@ def test_the_sentinel_is_in_the_cell_of_missing(thresholds: list[float], sentine
         assert cells.cell(0, cells.inside(0, cell)) in (cell, missing)  # a cell can hold the sentinel alone
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(thresholds=st.lists(st.sampled_from([-2.0, -ZERO_REACH, 0.0, ZERO_REACH, 1e-30, 2.0]), min_size=1, unique=True))
 def test_zero_is_a_cell_that_is_told_as_zero(thresholds: list[float]) -> None:
     """Given splits that take zero for missing, all that rounds to zero is one cell, said as 0.0, and what lies beyond is not in it."""

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from stream.forest.cells import Cells, cells_of
 from stream.forest.trees import SavedNode, plant
 from stream.forest.walk import leaf_slots
+from tests.examples import examples
 from tests.forest.models import Recipe, forest_of, lightgbm_model, probes, recipes, xgboost_model
 from tests.oracles.target_values import cell_of
 from tests.recourse.lenders import LENDERS, Approve, Library, kind, lender
@@ -18,7 +19,7 @@ SMALL = recipes.filter(lambda r: r.trees <= 7 and r.depth <= 4)
 
 
 @pytest.mark.parametrize("train", [xgboost_model, lightgbm_model])
-@settings(max_examples=7)
+@settings(max_examples=examples(7))
 @given(recipe=SMALL, seed=st.integers(0, 2**32 - 1))
 def test_rows_of_the_same_cells_reach_the_same_leaves(train: Any, recipe: Recipe, seed: int) -> None:
     """Given rows on every threshold and one ulp to each side, when grouped by their cells, then a group has one leaf vector."""
@@ -83,7 +84,7 @@ def test_an_interval_holds_what_its_cell_holds(library: Library, approve: Approv
                 assert held == (cells.cell(j, value) == c)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     thresholds=st.lists(st.floats(-100, 100, width=16), max_size=5, unique=True).map(sorted),
     operator=st.sampled_from(["<", "<="]),

@@ -14,6 +14,7 @@ from stream.forest.trees import TreesUsed
 from stream.forest.walk import margins_of
 from stream.forest.xgboost.link import LINK_OF_OBJECTIVE
 from stream.forest.xgboost.reader import read_xgboost
+from tests.examples import examples
 from tests.forest.models import USUAL, Owner, Recipe, xgboost_matrix, xgboost_model
 from tests.forest.xgboost_models import (
     BOOSTERS,
@@ -182,7 +183,7 @@ def test_a_base_margin_of_minus_zero_keeps_its_sign() -> None:
     assert np.signbit(forest.base_margin)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @example(score=0.4844989478588104)  # a correctly rounded logarithm differs from XGBoost's in the last bit
 @example(score=1e-7)  # XGBoost 3.2.0 clamps it to 1e-6
 @given(score=st.floats(1e-9, 1 - 1e-7))

@@ -12,6 +12,7 @@ from stream.errors import CorruptionError
 from stream.forest.ledger import LeafUnits, exact_sums, in_units, leaf_units
 from stream.forest.trees import Kind, SavedNode, plant
 from stream.forest.walk import leaf_slots, margins
+from tests.examples import examples
 from tests.forest.models import USUAL, forest_of, lightgbm_model, xgboost_model
 
 LIBRARIES = [xgboost_model, lightgbm_model]
@@ -51,7 +52,7 @@ def test_native_margins_are_whole_numbers_of_units(model: Any) -> None:
         assert fraction(units, in_units(units, margin)) == Fraction(float(margin))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     weights=st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=8),
     base=st.floats(allow_nan=False, allow_infinity=False),

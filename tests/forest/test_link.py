@@ -15,6 +15,7 @@ from stream.forest.link import Link, check_predictions, link_of
 from stream.forest.trees import Floats, Forest
 from stream.forest.walk import leaf_slots, margins
 from stream.forest.xgboost.link import XgboostLink
+from tests.examples import examples
 from tests.forest.models import USUAL, forest_of, lightgbm_model, owner_of, probes, xgboost_model
 
 MODELS = [(xgboost_model, {}), (lightgbm_model, {}), (lightgbm_model, {"sigmoid": 0.37})]
@@ -88,7 +89,7 @@ def neighbour(forest: Forest, cutoff: float, toward: float) -> Floats:
     return np.array([cutoff, np.nextafter(forest.dtype.type(cutoff), forest.dtype.type(toward))], forest.dtype)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(threshold=st.floats(1e-6, 1 - 1e-6))
 @pytest.mark.parametrize("forest", [XGBOOST, LIGHTGBM], ids=["xgboost", "lightgbm"])
 def test_a_probability_threshold_becomes_the_first_margin_that_reaches_it(forest: Forest, threshold: float) -> None:
@@ -102,7 +103,7 @@ def test_a_probability_threshold_becomes_the_first_margin_that_reaches_it(forest
     assert at <= threshold < after
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(threshold=st.floats(-30, 30), other=st.floats(-30, 30, width=32))
 @pytest.mark.parametrize("forest", [XGBOOST, LIGHTGBM], ids=["xgboost", "lightgbm"])
 def test_a_margin_threshold_decides_as_the_double_that_it_is(forest: Forest, threshold: float, other: float) -> None:

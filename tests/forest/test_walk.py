@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from stream.errors import LeafOutOfRange
 from stream.forest.trees import Forest
 from stream.forest.walk import decisive_nodes, leaf_ids, leaf_slots, margins, margins_of
+from tests.examples import examples
 from tests.forest.models import USUAL, Recipe, forest_of, lightgbm_model, owner_of, probes, recipes, xgboost_model
 
 LIBRARIES = [xgboost_model, lightgbm_model]
@@ -28,14 +29,14 @@ def assert_equals_the_owner(booster: Any, recipe: Recipe) -> None:
     assert margins_of(forest, rows).tobytes() == scored.tobytes()
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(recipe=recipes)
 def test_an_xgboost_forest_reaches_the_same_leaves_and_bits_as_its_library(recipe: Recipe) -> None:
     """Given any XGBoost model, every probe row reaches the leaves of pred_leaf and scores the same bits."""
     assert_equals_the_owner(xgboost_model(recipe), recipe)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(recipe=recipes)
 def test_a_lightgbm_forest_reaches_the_same_leaves_and_bits_as_its_library(recipe: Recipe) -> None:
     """Given any LightGBM model, every probe row reaches the leaves of pred_leaf and scores the same bits."""

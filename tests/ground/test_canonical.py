@@ -10,18 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream.canonical import canonical_json, sha256
+from tests.examples import examples
 from tests.recourse.lenders import lender
 from tests.strategies import json_numbers, json_values
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(value=json_values)
 def test_it_is_rfc_8785(value: Any) -> None:
     """Given any JSON value, when spelt, then the bytes are those of the rfc8785 package."""
     assert canonical_json(value) == rfc8785.dumps(value)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(numbers=st.lists(json_numbers, min_size=1, max_size=30), sign=st.sampled_from([1, -1]))
 def test_numbers_of_every_size_are_spelt_as_ecmascript_does(numbers: list[float], sign: int) -> None:
     """Given numbers from the least to the largest, whole and broken, when spelt, then the bytes are those of rfc8785."""

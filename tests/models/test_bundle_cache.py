@@ -25,6 +25,7 @@ from stream.models.bundle_cache import (
     publish_bundle,
     read_pointer,
 )
+from tests.examples import examples
 from tests.models.bundles import CONTENT, files_in, write_bundle
 
 SMALL = CHUNK_BYTES_MIN
@@ -322,7 +323,7 @@ def test_a_model_without_a_pointer_has_none(client: redis.Redis) -> None:
     assert read_pointer(client, "m") is None
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(epochs=st.lists(st.integers(0, EPOCH_MAX) | st.integers(0, 5), min_size=1, max_size=12))
 def test_a_pointer_never_goes_back(client: redis.Redis, epochs: list[int]) -> None:
     """Given flips in any order, when the pointer is read, then it is always at the highest epoch so far, with its content."""

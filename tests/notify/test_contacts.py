@@ -20,6 +20,7 @@ from stream.notify.contacts.contact_files import SETTLED_S, CsvContacts, SqliteC
 from stream.notify.contacts.contact_lookup import HttpContacts, contacts_of
 from stream.notify.letters.letter_writer import way_of
 from stream.notify.settings import NotifySettings
+from tests.examples import examples
 from tests.notify.http_desk import HttpDesk, http_desk
 
 HEADING = "subject_ref,channel,address,locale,consent,bounced,name,postal_address\n"
@@ -257,7 +258,7 @@ def test_no_pseudonym_leaves_the_look_ups_path(desk: HttpDesk, shape: str) -> No
     @example(ref="%2e%2e")
     @example(ref="a/../b")
     @example(ref="..\\x")
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     def holds(ref: str) -> None:
         desk.asked.clear()
         with suppress(ContactRefused):

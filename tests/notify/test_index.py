@@ -16,6 +16,7 @@ from stream.notify.commit_order import Progress
 from stream.notify.notices.notice import answer_sha256, notice, notice_id
 from stream.notify.notices.notice_index import NoticeIndex
 from stream.notify.notices.record import NoticeStatus
+from tests.examples import examples
 from tests.notify.answers import NOW_MS, different, recommendations
 from tests.service.room import REPOSITORY
 
@@ -117,7 +118,7 @@ def test_an_index_that_cannot_be_made_is_a_disk_that_is_away(tmp_path: Path) -> 
         NoticeIndex(tmp_path / "file" / "state.sqlite", topic="t")
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(steps=st.lists(st.tuples(st.booleans(), st.integers(0, 30))))
 def test_only_what_is_settled_without_a_gap_is_committed(steps: list[tuple[bool, int]]) -> None:
     """Given records read in order and settled in any, when asked what to commit, then the first that is not settled, or the next to read."""

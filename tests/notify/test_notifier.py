@@ -23,6 +23,7 @@ from stream.errors import (
 from stream.notify.consumer import NotOurs
 from stream.notify.contacts.contact import Contact
 from stream.notify.transports.transport import Bounced, NotNow
+from tests.examples import examples
 from tests.notify.answers import different, recommendations, replaced
 from tests.notify.world import Crash, World
 
@@ -309,7 +310,7 @@ class Storm:
 
 
 @given(seed=st.integers(0, 2**32))
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_a_storm_of_crashes_and_refusals_loses_no_letter(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     """Given recommendations with equal and different duplicates, and crashes, refusals and outages at any step, when all is settled, then each applicant has a letter, all letters of a decision are the same, and every second one is explained by its notice."""
     storm = Storm(seed)

@@ -16,6 +16,7 @@ from stream.events import Recommendation
 from stream.notify.contacts.contact import Contact
 from stream.notify.transports.transport import Bounced, NotNow
 from stream.runtime.logs import JsonLines
+from tests.examples import examples
 from tests.notify.answers import recommendations, step_labels
 from tests.notify.world import World
 
@@ -46,7 +47,7 @@ def values_of(one: Recommendation) -> set[str]:
 
 
 @given(seed=st.integers(0, 2**32))
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_name_address_or_value_is_in_log_metric_record_or_error(
     tmp_path_factory: pytest.TempPathFactory, caplog: pytest.LogCaptureFixture, seed: int
 ) -> None:

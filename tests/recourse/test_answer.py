@@ -28,6 +28,7 @@ from stream.errors import (
 )
 from stream.recourse.answer import Answer, answer, answer_if_declined
 from stream.recourse.rules.features import read_features
+from tests.examples import examples
 from tests.recourse.lenders import FEATURES, LENDERS, RULES, Approve, Lender, Library, lender
 
 PAIRS = pytest.mark.parametrize(("library", "approve"), LENDERS)
@@ -70,7 +71,7 @@ def test_threads_share_a_model_and_agree(library: Library, approve: Approve) -> 
 
 
 @PAIRS
-@settings(max_examples=3)
+@settings(max_examples=examples(3))
 @given(seed=st.integers(0, 2**32 - 1))
 def test_what_came_before_changes_nothing(library: Library, approve: Approve, seed: int) -> None:
     """Given the same decisions in another order, with bad ones between, on a fresh model, each answer is the same."""
@@ -86,7 +87,7 @@ def test_what_came_before_changes_nothing(library: Library, approve: Approve, se
 
 
 @PAIRS
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(order=st.permutations(FEATURES))
 def test_the_order_of_features_says_nothing(library: Library, approve: Approve, order: list[str]) -> None:
     """Given a decision whose features come in another order, the answer is the same."""
@@ -412,7 +413,7 @@ EXTREMES = [0.0, -0.0, 1e-35, -1e-35, 5e-324, 2.0**24 + 1, 2.0**53 + 1, -1e30, 3
 
 
 @PAIRS
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     place=st.integers(0, 100),
     extreme=st.dictionaries(

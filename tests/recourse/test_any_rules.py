@@ -20,6 +20,7 @@ from stream.recourse.answer import Answer, answer
 from stream.recourse.comparators.leaf_matrix import build_leaf_matrix
 from stream.recourse.rules.features import rules_for
 from stream.recourse.search.shadows import Shadows
+from tests.examples import examples
 from tests.forest.models import Owner
 from tests.oracles.trees import Tree, trees_of
 from tests.recourse.lenders import FEATURES, LENDERS, Approve, Lender, Library, Rows, applicants, lender
@@ -376,7 +377,7 @@ def test_no_answer_breaks_any_rules(library: Library, approve: Approve) -> None:
     """Given any rules, prices, overrides, shadows and declined people, every tier's actions are what the rules permit this person, the owner library accepts the target, and mid is worth no less than near by its own measure and keeps no move that the model could do without at a gain; some tiers move a unit."""
     moved = 0
 
-    @settings(max_examples=FILES, deadline=None)
+    @settings(max_examples=examples(FILES), deadline=None)
     @given(data=st.data(), tables=files(), count=st.sampled_from([0, 1, 3]), changes=prices)
     def each(data: st.DataObject, tables: dict[str, Table], count: int, changes: dict[str, float]) -> None:
         nonlocal moved

@@ -25,10 +25,13 @@ from stream.replay.settings import ReplaySettings
 from stream.runtime.kafka.topics import TopicKeeper, TopicSpec
 from stream.runtime.settings import Settings
 from stream.wire.decisions import decision_of
+from tests.examples import examples
 from tests.replay.past import Lived
 from tests.service.lender import Lender, record
 
-some = settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+some = settings(
+    max_examples=examples(4), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 notes = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), max_size=40)  # an id, and one of its contents
 
 

@@ -27,11 +27,14 @@ from stream.replay.settings import ReplaySettings
 from stream.replay.sources.records import Window
 from stream.runtime.settings import Settings
 from stream.wire.decisions import decision_of
+from tests.examples import examples
 from tests.replay.processes import replay
 from tests.service.lender import Lender
 
 RUN = "spring-check"
-several = settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+several = settings(
+    max_examples=examples(5), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 
 @pytest.fixture(scope="module")

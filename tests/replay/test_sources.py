@@ -22,6 +22,7 @@ from stream.replay.sources.records import Window, window_of
 from stream.replay.sources.source import JsonLines, chunks_of, snapshot_of
 from stream.replay.sources.topic_source import read_offsets
 from stream.wire.framing import SINGLE_OBJECT
+from tests.examples import examples
 
 ranges = st.dictionaries(
     st.integers(0, 9), st.tuples(st.integers(0, 500), st.integers(0, 500)).map(sorted).map(tuple), max_size=4
@@ -164,7 +165,7 @@ verdicts = st.builds(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(found=st.lists(verdicts, max_size=20), cuts=st.sets(st.integers(0, 20)))
 def test_tallies_add_up_in_any_grouping(found: list[Verdict], cuts: set[int]) -> None:
     """Given verdicts, when tallied in chunks of any sizes, kept as JSON and added up, then the sum is that of all at once."""

@@ -20,10 +20,13 @@ from stream.replay.judge.modes import WhatIf
 from stream.replay.judge.verdict import Verdict
 from stream.replay.judge.what_if import REVISION, Change, with_rules
 from stream.wire.decisions import decision_of
+from tests.examples import examples
 from tests.service.lender import Lender
 
 probabilities = st.floats(0.05, 0.95)
-small = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+small = settings(
+    max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 
 @pytest.fixture(scope="module")

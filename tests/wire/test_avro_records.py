@@ -17,11 +17,12 @@ from stream.errors import CorruptionError, MalformedRecord, PoisonError, Unknown
 from stream.wire.avro_records import decode, encode, encode_body
 from stream.wire.avro_shapes import EXACT_INTEGER_BYTES_MAX
 from stream.wire.schema_files import RECORDS, RecordName, current_schemas
+from tests.examples import examples
 from tests.wire.avro_shape import avro_shape, without_logical_types
 from tests.wire.records import records
 from tests.wire.varints import varint
 
-drawn = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+drawn = settings(max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 record_names = st.sampled_from(RECORDS)
 
 
@@ -95,7 +96,7 @@ def test_bytes_after_the_record_are_malformed(data: st.DataObject, more: bytes) 
         decode(encode(record, value) + more)
 
 
-@settings(drawn, max_examples=120)
+@settings(drawn, max_examples=examples(120))
 @given(data=st.data())
 def test_flipped_bits_give_a_record_or_a_typed_refusal(data: st.DataObject) -> None:
     """Given a record with flipped bits, when it is read, then it is refused by type or reads as one that writes again."""
@@ -111,7 +112,7 @@ def test_flipped_bits_give_a_record_or_a_typed_refusal(data: st.DataObject) -> N
         encode(name, back)
 
 
-@settings(drawn, max_examples=120)
+@settings(drawn, max_examples=examples(120))
 @given(record=record_names, noise=st.binary(max_size=200))
 def test_noise_behind_a_right_frame_is_refused_by_type(record: RecordName, noise: bytes) -> None:
     """Given any bytes behind a known fingerprint, when they are read, then nothing but a typed refusal comes out."""

@@ -23,6 +23,7 @@ from stream.events import Decision
 from stream.times import TIME_MS_MAX, TIME_MS_MIN
 from stream.wire.avro_records import encode
 from stream.wire.decisions import DECISION_BYTES_MAX, ID_CHARACTERS_MAX, decision_dict, read_decision
+from tests.examples import examples
 from tests.wire.records import records, texts_of_json
 
 DECISION: dict[str, Any] = {
@@ -316,7 +317,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(field=st.sampled_from(sorted(DECISION)), value=json_values)
 def test_any_json_in_any_field_is_read_or_refused_by_type(field: str, value: object) -> None:
     """Given any JSON value in any field, when it is read, then a decision comes out or a typed refusal, nothing else."""
@@ -324,7 +325,7 @@ def test_any_json_in_any_field_is_read_or_refused_by_type(field: str, value: obj
         read_decision(_json(DECISION | {field: value}))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(data=st.data())
 def test_damaged_bytes_are_read_or_refused_by_type(data: st.DataObject) -> None:
     """Given JSON or Avro with bytes flipped, cut or put in, when it is read, then a typed refusal or a decision comes out."""

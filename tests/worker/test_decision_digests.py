@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 
 from stream.errors import RedisUnavailable
 from stream.worker.decision_digests import KEY_PREFIX, remember
+from tests.examples import examples
 
 HOUR_S = 3_600
 arrivals = st.lists(st.tuples(st.sampled_from(["d-1", "d-2", "d-3", "ü"]), st.sampled_from([b"A" * 32, b"B" * 32])))
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batches=st.lists(arrivals, max_size=4))
 def test_the_first_content_of_an_id_wins(client: redis.Redis, batches: list[list[tuple[str, bytes]]]) -> None:
     """Given ids that come again, within a batch or later, then exactly those with other content than first are conflicts."""

@@ -27,6 +27,7 @@ from tests.audit.archive.topic import (
     sink_once,
     work_on,
 )
+from tests.examples import examples
 
 COUNT = 18
 GAPS = (3, 4, 14, 15, 16)
@@ -73,7 +74,7 @@ def glob_offsets(folder: Path) -> list[int]:
 
 
 @given(deaths=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 4), st.integers(1, COUNT + 10)), max_size=6))
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_many_deaths_in_a_row_change_nothing(
     topic: MemoryTopic,
     undisturbed: dict[str, str],

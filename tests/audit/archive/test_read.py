@@ -21,6 +21,7 @@ from stream.times import TIME_MS_MAX, TIME_MS_MIN, rfc3339
 from stream.wire.avro_records import decode
 from stream.wire.framing import SingleObject
 from tests.audit.archive.topic import MemoryTopic, audit_record, plain_topic, sink_once, stored, work_on
+from tests.examples import examples
 from tests.wire.records import records
 
 HOSTILE = [
@@ -90,7 +91,7 @@ def test_days_and_models_are_chosen_by_what_the_records_say(tmp_path: Path) -> N
 
 
 @given(made=st.lists(records("AuditRecord"), min_size=1, max_size=4))
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 def test_any_record_of_the_schema_comes_back(tmp_path_factory: pytest.TempPathFactory, made: list[Any]) -> None:
     """Given any records that the schema allows, then each comes back as its canonical JSON, or as bytes with a reason, and none is left out."""
     folder = tmp_path_factory.mktemp("any")

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from stream.audit.verify.body import verify
 from stream.canonical import canonical_json, sha256
 from stream.recourse.answer import Answer, answer
+from tests.examples import examples
 from tests.recourse.lenders import FEATURES, LENDERS, Approve, Lender, Library, applicants, lender, lender_of
 from tests.strategies import json_values
 
@@ -534,7 +535,7 @@ def records() -> list[tuple[Json, str, Json]]:
     ]
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(which=st.integers(0, 11), place=st.integers(0, 2**20), new=json_values)
 def test_no_change_of_a_body_goes_unnoticed(which: int, place: int, new: Json) -> None:
     """Given a body with any part replaced by anything else, verify() says so in lines, and never raises."""
@@ -553,7 +554,7 @@ UNPROVEN = {
 }  # fmt: skip
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(which=st.integers(0, 11), place=st.integers(0, 2**20), new=json_values)
 def test_no_proven_part_of_a_recommendation_can_change(which: int, place: int, new: Json) -> None:
     """Given a recommendation with any part replaced that the audit record proves, verify() says so, and never raises."""
@@ -564,7 +565,7 @@ def test_no_proven_part_of_a_recommendation_can_change(which: int, place: int, n
     assert verify(body, digest, spoilt)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(body=json_values, digest=st.none() | st.text(max_size=4), told=json_values)
 def test_garbage_is_a_fault_and_no_crash(body: Json, digest: str | None, told: Json) -> None:
     """Given any JSON value for a record, verify() gives a fault in one line, and never raises."""

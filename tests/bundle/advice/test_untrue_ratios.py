@@ -14,6 +14,7 @@ from stream.bundle.advice.untrue_ratios import UntrueRatio, untrue_ratios
 from stream.recourse.rules.features import FeatureRules, read_features
 from tests.bundle.inputs import inputs, write_pool
 from tests.bundle.test_command import build as command
+from tests.examples import examples
 from tests.forest.models import USUAL
 
 NAMES = ("balance", "limit", "used")
@@ -109,7 +110,7 @@ ratio_of = ["balance", "limit"]
     assert found(rules, [100.0, 400.0, 4.0]) == (UntrueRatio(feature="used", driver="limit", differ=1, known=1),)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     balance=st.integers(-1_000, 1_000),  # beyond, float32 does not tell the steps apart
     limit=st.integers(1, 10_000),

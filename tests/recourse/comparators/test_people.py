@@ -28,6 +28,7 @@ from stream.recourse.comparators.people import (
     squares_to,
 )
 from stream.recourse.model import PublishedModel
+from tests.examples import examples
 from tests.recourse.category_lenders import category_lender
 from tests.recourse.lenders import FEATURES, LENDERS, Approve, Lender, Library, Rows, lender
 
@@ -58,7 +59,7 @@ def mean_distance(found: Rows) -> float:
     return sum(nearest) / len(nearest) if nearest else 0.0
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(seed=SEEDS, people=st.integers(0, 40))
 def test_distances_are_those_of_plain_arithmetic(seed: int, people: int) -> None:
     """Given anyone among any people, few or none, squares are exact where float32 holds them, and the mean of the five nearest is that of plain float64."""
@@ -76,7 +77,7 @@ def test_distances_are_those_of_plain_arithmetic(seed: int, people: int) -> None
         assert distance == mean_distance(wanted)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(seed=SEEDS, people=st.integers(0, 40), most=st.integers(0, 50))
 def test_the_nearest_come_in_their_order_and_equals_in_the_pool_s(seed: int, people: int, most: int) -> None:
     """Given people of whom some are equally near, those found are what a stable sort by distance puts first, counted from the pool's start."""
@@ -90,7 +91,7 @@ def test_the_nearest_come_in_their_order_and_equals_in_the_pool_s(seed: int, peo
     assert nearest_people(neighbourhood, first, x, most).tolist() == wanted.tolist()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(seed=SEEDS, people=st.integers(0, 40))
 def test_accepted_people_are_as_far_apart_as_each_is_from_the_others(seed: int, people: int) -> None:
     """Given fewer accepted people than are sampled, the genuine distance is the mean over all of them of that to the five nearest others; 0 without any."""
@@ -149,7 +150,7 @@ def test_both_crowded_and_lonely_cells_are_tried(library: Library, approve: Appr
 
 
 @PAIRS
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(seed=SEEDS, people=st.sampled_from([CROWDED - 1, CROWDED, CROWDED + 1]))
 def test_one_person_less_than_a_crowd_leaves_the_middle(
     library: Library, approve: Approve, seed: int, people: int

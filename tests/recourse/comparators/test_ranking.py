@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from stream.forest.walk import leaf_slots
 from stream.recourse.comparators.leaf_matrix import without_no_record
 from stream.recourse.comparators.ranking import Ranking, magnitudes_of, ranking
+from tests.examples import examples
 from tests.oracles.ranking import score
 from tests.recourse.lenders import FEATURES, LENDERS, Approve, Lender, Library, Rows, lender
 
@@ -56,7 +57,7 @@ def papers(shop: Lender, row: Rows, labels: list[str], first: int, beta: float) 
 
 
 @pytest.mark.parametrize(("library", "approve"), LENDERS)
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(
     place=st.integers(0, 239),
     labels=st.lists(st.sampled_from(LABELS), min_size=len(FEATURES), max_size=len(FEATURES)),
@@ -132,7 +133,7 @@ def first_highest(values: list[float]) -> int:
 
 
 @pytest.mark.parametrize(("library", "approve"), LENDERS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     place=st.integers(0, 239),
     labels=st.lists(st.sampled_from(LABELS), min_size=len(FEATURES), max_size=len(FEATURES)),
@@ -161,7 +162,7 @@ def test_the_best_is_the_first_of_the_highest_scores(
 
 
 @pytest.mark.parametrize(("library", "approve"), LENDERS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), people=st.integers(1, 40))
 def test_of_equals_the_first_is_the_best(library: Library, approve: Approve, seed: int, people: int) -> None:
     """Given a pool in which a few people come again and again, in any order, the best is the first of the highest scores."""

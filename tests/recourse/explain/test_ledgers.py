@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from stream.events import AuditBody, Ledger
 from stream.recourse.answer import answer
+from tests.examples import examples
 from tests.oracles.trees import Tree
 from tests.recourse.lenders import FEATURES, LENDERS, Approve, Lender, Library, Rows, lender
 
@@ -48,7 +49,7 @@ def total(trees: list[Tree], leaves: list[int]) -> Fraction:
 
 
 @PAIRS
-@settings(max_examples=5)
+@settings(max_examples=examples(5))
 @given(place=st.integers(0, 100))
 def test_every_tree_that_differs_is_there_with_its_exact_difference(
     library: Library, approve: Approve, place: int
@@ -71,7 +72,7 @@ def test_every_tree_that_differs_is_there_with_its_exact_difference(
 
 
 @PAIRS
-@settings(max_examples=5)
+@settings(max_examples=examples(5))
 @given(place=st.integers(0, 100))
 def test_a_feature_carries_its_decisive_splits(library: Library, approve: Approve, place: int) -> None:
     """Given a ledger, each tree goes to the split where the library's two ways part, a feature's row sums its trees, and the split that adds most binds."""
@@ -106,7 +107,7 @@ def test_a_feature_carries_its_decisive_splits(library: Library, approve: Approv
 
 
 @PAIRS
-@settings(max_examples=5)
+@settings(max_examples=examples(5))
 @given(place=st.integers(0, 100))
 def test_rows_sum_to_the_gap_exactly(library: Library, approve: Approve, place: int) -> None:
     """Given a ledger, features and trees sum to the gap, which is the exact difference of the two sums of leaf values."""
@@ -127,7 +128,7 @@ def test_rows_sum_to_the_gap_exactly(library: Library, approve: Approve, place: 
 
 
 @PAIRS
-@settings(max_examples=5)
+@settings(max_examples=examples(5))
 @given(place=st.integers(0, 100))
 def test_a_solo_shift_is_what_the_library_gives_for_that_feature_alone(
     library: Library, approve: Approve, place: int

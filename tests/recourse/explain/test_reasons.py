@@ -15,6 +15,7 @@ from stream.recourse.answer import answer
 from stream.recourse.explain.attribution import Amounts, FeatureShare, by_feature
 from stream.recourse.explain.reasons import REASONS_MAX, principal_reasons
 from stream.recourse.rules.features import read_features
+from tests.examples import examples
 from tests.oracles.shortfall import shortfall
 from tests.recourse.lenders import FEATURES, LENDERS, RULES, Approve, Lender, Library, Rows, kind, lender
 
@@ -30,7 +31,7 @@ def band_of(shop: Lender, cutoff: float, size: int) -> Rows:
 
 
 @PAIRS
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(
     place=st.integers(0, 100),
     size=st.sampled_from([1, 7, 24, 1000]),

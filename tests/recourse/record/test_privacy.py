@@ -21,6 +21,7 @@ from stream.recourse.record.audit_body import tier_of
 from stream.recourse.record.recommendation import recommended_tier
 from stream.recourse.search.tier_targets import targets_of
 from stream.recourse.space.person_reach import person_reach
+from tests.examples import examples
 from tests.recourse.lenders import FEATURES, LENDERS, Approve, Lender, Library, Rows, lender
 
 PAIRS = pytest.mark.parametrize(("library", "approve"), LENDERS)
@@ -80,7 +81,7 @@ def tiers(model: PublishedModel, shop: Lender, row: Rows, scores: Rows) -> bytes
 
 
 @PAIRS
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(seed=st.integers(0, 2**32 - 1), ranks=st.integers(0, 2**32 - 1))
 def test_targets_and_ledgers_know_a_comparator_by_its_cells_alone(
     library: Library, approve: Approve, seed: int, ranks: int
@@ -115,7 +116,7 @@ def twins(shop: Lender, seed: int) -> tuple[PublishedModel, PublishedModel]:
 
 
 @PAIRS
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(seed=st.integers(0, 2**32 - 1))
 def test_people_in_a_cell_of_few_stand_where_the_cell_does(library: Library, approve: Approve, seed: int) -> None:
     """Given a pool whose every value moved within its cell, whoever shares a cell with too few for a median has the same place among people, to the last bit."""

@@ -19,6 +19,7 @@ from stream.recourse.rules.features import read_features, rules_for
 from stream.recourse.rules.policy import Policy
 from stream.wire.avro_records import encode
 from stream.wire.decisions import decision_dict
+from tests.examples import examples
 from tests.recourse.category_lenders import RULES as CATEGORY_RULES
 from tests.recourse.category_lenders import category_lender
 from tests.recourse.lenders import FEATURES, IDENTITY, LENDERS, RULES, Approve, Lender, Library, kind, lender
@@ -54,7 +55,7 @@ def bound(shop: Lender, decision_bytes: int) -> int:
 
 
 @PAIRS
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(
     place=st.integers(0, 239),
     identifier=st.text("aé€", min_size=1, max_size=256),
@@ -91,7 +92,7 @@ def test_no_record_is_larger_than_the_bound(
 
 
 @PAIRS
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(place=st.integers(0, 599), long=st.integers(0, 300), audit_trees=st.booleans(), nothing=st.booleans())
 def test_no_record_with_categories_is_larger_than_the_bound(
     library: Library,

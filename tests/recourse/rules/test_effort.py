@@ -16,6 +16,7 @@ from stream.recourse.rules.effort import EFFORT_MAX, efforts
 from stream.recourse.rules.features import FeatureRules
 from stream.recourse.space.moves import moves_of, price_of, target_of
 from stream.recourse.space.person_reach import PersonReach
+from tests.examples import examples
 from tests.recourse.space.test_moves import a_state
 from tests.recourse.space.test_unit_cases import SCHOOL, WORK, person_of
 from tests.recourse.unit_people import Person, people
@@ -56,7 +57,7 @@ def is_rounded(found: float, exact: Fraction, terms: int) -> bool:
     return abs(Fraction(found) - exact) <= exact * (ROUNDINGS + 2 * terms) / 2**53
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(person=people(), seed=SEEDS, action=ACTIONS, costs=st.lists(COSTS, min_size=20, max_size=20))
 def test_a_price_is_the_sum_of_the_efforts_of_what_moves(
     person: Person, seed: int, action: float, costs: list[float]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from stream.recourse.search.least_effort import cheapened, least_effort
 from stream.recourse.space.moves import Moves, no_moves, price_of
+from tests.examples import examples
 from tests.recourse.lenders import Library, Rows
 from tests.recourse.planted import CellsOfRow, Planted, Sort, planted
 
@@ -82,7 +83,7 @@ def puzzle(seed: int, library: Library) -> Puzzle:
 
 
 @LIBRARIES
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(seed=SEEDS)
 def test_what_is_found_is_permitted_accepted_and_costs_what_is_said(library: Library, seed: int) -> None:
     """Given any forest, labels and gap, the cells found are permitted, gain the gap exactly, cost the price said, and no less than the least there is; asked again, they are the same."""
@@ -99,7 +100,7 @@ def test_what_is_found_is_permitted_accepted_and_costs_what_is_said(library: Lib
 
 
 @LIBRARIES
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(seed=SEEDS)
 def test_what_one_move_does_is_never_missed(library: Library, seed: int) -> None:
     """Given any puzzle that one move of one feature solves, what is found costs no more than the cheapest such move; nothing that is needed is nothing found."""
@@ -129,7 +130,7 @@ def test_the_least_there_is_is_mostly_found(library: Library) -> None:
 
 
 @LIBRARIES
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(seed=SEEDS, pick=st.integers(0, 2**32 - 1))
 def test_polish_keeps_what_is_accepted_and_makes_it_no_dearer(library: Library, seed: int, pick: int) -> None:
     """Given accepted cells of which some have no price, polished ones are accepted, cost no more, and leave those as they are."""

@@ -14,6 +14,7 @@ from stream.recourse.search.proof import Proof, prove, prove_for
 from stream.recourse.space import leaf_regions as leaf_boxes
 from stream.recourse.space.leaf_regions import Together
 from stream.recourse.space.person_reach import PersonReach, person_reach
+from tests.examples import examples
 from tests.recourse.category_lenders import category_lender
 from tests.recourse.lenders import LENDERS, Approve, Lender, Library, Rows, lender
 from tests.recourse.planted import CellsOfRow, Planted, Sort, planted
@@ -82,7 +83,7 @@ def question(seed: int, library: Library, *, trees: int = 12) -> Question:
 
 
 @LIBRARIES
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(seed=SEEDS)
 def test_it_says_what_trying_everything_says(library: Library, seed: int) -> None:
     """Given any forest, row, permitted cells and unit, the greatest sum within reach is found, at a way of the unit that the proof names, and an eighth more is proven to be out of reach; asked again it says the same."""
@@ -105,7 +106,7 @@ def test_it_says_what_trying_everything_says(library: Library, seed: int) -> Non
 
 
 @LIBRARIES
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(seed=SEEDS, boxes_max=st.integers(1, 9), share=st.floats(0.0, 1.2))
 def test_a_small_budget_is_kept_and_makes_no_claim_that_a_large_one_denies(
     library: Library, seed: int, boxes_max: int, share: float
@@ -136,7 +137,7 @@ def test_one_box_is_enough_for_some_and_not_for_others(library: Library) -> None
 
 
 @LIBRARIES
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(seed=SEEDS, more=SEEDS, share=st.floats(0.0, 1.2))
 def test_whoever_may_more_has_no_less(library: Library, seed: int, more: int, share: float) -> None:
     """Given more permitted cells, what was found is never proven to be impossible, with a budget that suffices and with one that does not."""

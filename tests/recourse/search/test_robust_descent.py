@@ -22,6 +22,7 @@ from stream.recourse.search.robust_descent import (
     descend,
 )
 from stream.recourse.space.reachable_leaves import reachable_leaves
+from tests.examples import examples
 from tests.recourse.lenders import Library, Rows
 from tests.recourse.planted import CellsOfRow
 from tests.recourse.planted_moves import Case, case_at_random
@@ -169,7 +170,7 @@ class Question:
 
 
 @LIBRARIES
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(seed=SEEDS)
 def test_a_descent_is_never_worse_than_its_start_and_worth_what_it_says(library: Library, seed: int) -> None:
     """Given any models, moves, objective and neighbourhood, the end is a state that the person can be in and the model accepts; its objective in plain Python is the one returned, and no more than the start's."""
@@ -181,7 +182,7 @@ def test_a_descent_is_never_worse_than_its_start_and_worth_what_it_says(library:
 
 
 @LIBRARIES
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(seed=SEEDS, priced=st.booleans())
 def test_no_move_and_no_exchange_is_better_than_where_a_descent_ends(
     library: Library, seed: int, *, priced: bool
@@ -195,7 +196,7 @@ def test_no_move_and_no_exchange_is_better_than_where_a_descent_ends(
 
 
 @LIBRARIES
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(seed=SEEDS)
 def test_without_exchanges_no_single_move_is_better(library: Library, seed: int) -> None:
     """Given any neighbourhood and no look for an exchange, no single move from the end, but back to the own place, is better by more than the least step; and with such looks the end is no worse."""
@@ -207,7 +208,7 @@ def test_without_exchanges_no_single_move_is_better(library: Library, seed: int)
 
 
 @LIBRARIES
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(seed=SEEDS, count=st.integers(2, 5), priced=st.booleans())
 def test_of_several_starts_the_best_end_is_kept(library: Library, seed: int, count: int, *, priced: bool) -> None:
     """Given several starts, each is gone from as if it were alone, and of the best ends that of the earliest start is exchanged from; so the order of starts matters among ends of equal worth only."""
@@ -228,7 +229,7 @@ def test_of_several_starts_the_best_end_is_kept(library: Library, seed: int, cou
 
 
 @LIBRARIES
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(seed=SEEDS)
 def test_a_start_that_is_declined_is_left_for_a_move_that_is_accepted(library: Library, seed: int) -> None:
     """Given a start that the model declines, the end is accepted where one move from it is; where none is, nor anything one exchange away, the objective is inf and the start stays."""
@@ -244,7 +245,7 @@ def test_a_start_that_is_declined_is_left_for_a_move_that_is_accepted(library: L
 
 
 @LIBRARIES
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(seed=SEEDS)
 def test_the_order_of_shadows_does_not_matter(library: Library, seed: int) -> None:
     """Given the same shadows in any order, end and objective are the same."""
@@ -259,7 +260,7 @@ def test_the_order_of_shadows_does_not_matter(library: Library, seed: int) -> No
 
 
 @LIBRARIES
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(seed=SEEDS)
 def test_where_nothing_else_has_a_price_it_costs_no_more_than_its_start(library: Library, seed: int) -> None:
     """Given that only effort and actions have a price, the end is accepted and costs no more than the start, whatever the shadows say."""
@@ -270,7 +271,7 @@ def test_where_nothing_else_has_a_price_it_costs_no_more_than_its_start(library:
 
 
 @LIBRARIES
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(seed=SEEDS, wild=st.sampled_from([1e4, -1e6, 1e9]))
 def test_a_value_far_from_everyone_s_misleads_nobody(library: Library, seed: int, wild: float) -> None:
     """Given a person with a value thousands of scales away, beside which float32 forgets other distances, the end is still worth what is said, and no worse than the start."""

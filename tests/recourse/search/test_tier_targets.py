@@ -26,6 +26,7 @@ from stream.recourse.search.tier_targets import (
     targets_of,
 )
 from stream.recourse.space.person_reach import PersonReach, person_reach
+from tests.examples import examples
 from tests.recourse.category_lenders import category_lender
 from tests.recourse.lenders import FEATURES, LENDERS, Approve, Lender, Library, Rows, lender
 
@@ -133,7 +134,7 @@ def query_of(shop: Lender, row: Rows, tightened: dict[str, str], threshold: floa
 
 
 @PAIRS
-@settings(max_examples=7)
+@settings(max_examples=examples(7))
 @given(place=st.integers(0, 100), tightened=overrides, threshold=st.sampled_from([0.5, 0.3, 0.7]))
 def test_the_best_ranked_that_the_library_accepts_is_taken(
     library: Library, approve: Approve, place: int, tightened: dict[str, str], threshold: float
@@ -156,7 +157,7 @@ def test_the_best_ranked_that_the_library_accepts_is_taken(
 
 
 @PAIRS
-@settings(max_examples=7)
+@settings(max_examples=examples(7))
 @given(place=st.integers(0, 100), tightened=overrides, threshold=st.sampled_from([0.5, 0.3, 0.7]))
 def test_near_is_accepted_and_no_dearer_than_the_walk(
     library: Library, approve: Approve, place: int, tightened: dict[str, str], threshold: float
@@ -230,7 +231,7 @@ def test_a_long_walk_counts_every_step(library: Library, approve: Approve) -> No
 
 
 @PAIRS
-@settings(max_examples=7)
+@settings(max_examples=examples(7))
 @given(place=st.integers(0, 100), tightened=overrides)
 def test_pruning_leaves_no_move_that_could_be_given_back(
     library: Library, approve: Approve, place: int, tightened: dict[str, str]
@@ -359,7 +360,7 @@ def permitted(query: Query, target: Rows) -> bool:
 
 
 @PAIRS
-@settings(max_examples=7)
+@settings(max_examples=examples(7))
 @given(place=st.integers(0, 100), tightened=overrides, threshold=st.sampled_from([0.5, 0.3, 0.7]))
 def test_all_tiers_are_there_or_none_and_all_are_accepted_and_permitted(
     library: Library, approve: Approve, place: int, tightened: dict[str, str], threshold: float

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from stream.recourse.space.incremental_margins import IncrementalMargins, apply_move, incremental_margins, margin_gains
 from stream.recourse.space.reachable_leaves import ReachableLeaves
+from tests.examples import examples
 from tests.recourse.lenders import Library, Rows
 from tests.recourse.planted import CellsOfRow
 from tests.recourse.planted_moves import Case, case_at_random
@@ -45,7 +46,7 @@ def check_against_scoring(case: Case, leaves: ReachableLeaves, here: Incremental
 
 
 @LIBRARIES
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(seed=SEEDS, models=st.integers(1, 4))
 def test_totals_and_gains_are_those_that_scoring_the_rows_gives(library: Library, seed: int, models: int) -> None:
     """Given any models and moves, of features and of units, totals are each model's exact margin in every state, and every permitted move, back to missing too, gains what the margin is after it less what it was before."""
@@ -57,7 +58,7 @@ def test_totals_and_gains_are_those_that_scoring_the_rows_gives(library: Library
 
 
 @LIBRARIES
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(seed=SEEDS, models=st.integers(1, 4))
 def test_who_comes_from_missing_can_go_back_there(library: Library, seed: int, models: int) -> None:
     """Given a person of whom nothing is known, totals and gains are exact wherever they go, and what was gained is lost on the way back."""
@@ -81,7 +82,7 @@ def test_who_comes_from_missing_can_go_back_there(library: Library, seed: int, m
 
 
 @LIBRARIES
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(seed=SEEDS, models=st.integers(1, 4))
 def test_however_one_gets_there_one_stands_as_if_always_there(library: Library, seed: int, models: int) -> None:
     """Given any moves one after another, the members of a unit before it or after it, all that is kept equals what standing there afresh gives."""
@@ -104,7 +105,7 @@ def test_however_one_gets_there_one_stands_as_if_always_there(library: Library, 
 
 
 @LIBRARIES
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(seed=SEEDS, models=st.integers(1, 4))
 def test_to_stay_changes_and_gains_nothing(library: Library, seed: int, models: int) -> None:
     """Given anyone, going to where a slot is leaves everything as it is, and gains nothing for any model."""

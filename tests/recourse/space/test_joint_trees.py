@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from stream.forest.cells import cells_of, common_cells
 from stream.forest.trees import ENDS_OF_ZERO, Forest
 from stream.recourse.space.margin_profiles import weight_reached
+from tests.examples import examples
 from tests.recourse.lenders import Library, Rows
 from tests.recourse.planted import LEAST_CODES, SENTINEL, Sort, planted_family
 from tests.recourse.planted_moves import case_at_random
@@ -27,7 +28,7 @@ def telling_values(forests: list[Forest], j: int) -> Rows:
 
 
 @LIBRARIES
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(seed=SEEDS, sorts=SORTS, models=st.integers(1, 4))
 def test_values_of_one_common_cell_are_of_one_cell_of_every_model(
     library: Library, seed: int, sorts: tuple[Sort, ...], models: int
@@ -47,7 +48,7 @@ def test_values_of_one_common_cell_are_of_one_cell_of_every_model(
 
 
 @LIBRARIES
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(seed=SEEDS, sorts=SORTS)
 def test_one_model_s_common_cells_are_its_own(library: Library, seed: int, sorts: tuple[Sort, ...]) -> None:
     """Given a model and itself for a shadow, the common cells are those of the model."""
@@ -61,7 +62,7 @@ def test_one_model_s_common_cells_are_its_own(library: Library, seed: int, sorts
 
 
 @LIBRARIES
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(seed=SEEDS, models=st.integers(1, 4))
 def test_each_model_s_trees_among_all_say_what_the_model_says(library: Library, seed: int, models: int) -> None:
     """Given any models and state, the trees of each, walked among those of all, sum with its base to its exact margin."""

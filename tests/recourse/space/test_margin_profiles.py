@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream.recourse.space.margin_profiles import profile
+from tests.examples import examples
 from tests.recourse.category_lenders import category_lender
 from tests.recourse.lenders import LENDERS, Approve, Lender, Library, lender
 from tests.recourse.planted import CellsOfRow, Planted, Sort, planted
@@ -36,7 +37,7 @@ def to_missing(forest: Planted, own: CellsOfRow) -> list[int]:
 
 
 @LIBRARIES
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1), kinds=sorts, trees=st.sampled_from([1, 3, 12]), depth=st.sampled_from([0, 1, 3, 6])
 )

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from stream.forest.cells import Cells
 from stream.recourse.space.moves import Moves, gains_of, move, moves_of, no_moves, price_of, state_of, target_of
 from stream.recourse.space.person_reach import PersonReach, person_reach
+from tests.examples import examples
 from tests.recourse.lenders import LENDERS, Approve, Lender, Library, Rows, lender
 from tests.recourse.planted import CellsOfRow, Planted
 from tests.recourse.planted_moves import case_at_random
@@ -38,7 +39,7 @@ def paid(reach: PersonReach, target: Rows, action: float) -> float:
     return math.fsum(reach.effort(j, float(target[j])) + action for j in moved)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(person=people(), seed=st.integers(0, 2**32 - 1))
 def test_a_state_is_a_target_and_back(person: Person, seed: int) -> None:
     """Given anyone with features that move together, the target of a state lies in its cells, is the row where nothing moves, and gives the state back."""
@@ -103,7 +104,7 @@ def check_matches(seed: int, reach: PersonReach, cells: Cells) -> list[str]:
     return found
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(person=people(), seed=st.integers(0, 2**32 - 1))
 def test_a_unit_is_where_values_say_or_cells_or_what_was_known(person: Person, seed: int) -> None:
     """Given a target whose units are anywhere, each unit is at the alternative with equal values, else with equal cells, else the first with equal cells as they were known, else at its own; and its members are in that one's cells."""
@@ -122,7 +123,7 @@ def test_a_unit_is_matched_in_each_of_these_ways(library: Library, approve: Appr
     assert {*ways} == {"values", "cells", "known", "nothing"}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(person=people(), seed=st.integers(0, 2**32 - 1), action=st.sampled_from([0.0, ACTION, 3.0]))
 def test_a_state_costs_its_efforts_and_an_action_for_each_feature(person: Person, seed: int, action: float) -> None:
     """Given anyone, a state's price is, to what rounding leaves, the sum of the efforts of what moves and an action's price for each; nothing where nothing moves."""
@@ -136,7 +137,7 @@ def test_a_state_costs_its_efforts_and_an_action_for_each_feature(person: Person
         )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(person=people())
 def test_a_place_has_a_price_where_the_rules_let_one_go(person: Person) -> None:
     """Given anyone, a feature that moves alone has a price where it has a target_value value and at its own place, one that moves with others only there; every alternative of a unit has one."""
@@ -155,7 +156,7 @@ def test_a_place_has_a_price_where_the_rules_let_one_go(person: Person) -> None:
 
 
 @LIBRARIES
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_a_unit_takes_its_members_along(library: Library, seed: int) -> None:
     """Given any moves in any order, a state holds the cells that the last move of each slot put there, and costs what each slot's place does."""
@@ -172,7 +173,7 @@ def test_a_unit_takes_its_members_along(library: Library, seed: int) -> None:
 
 
 @LIBRARIES
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_sum_and_gains_are_those_that_scoring_the_rows_gives(library: Library, seed: int) -> None:
     """Given a planted model and any state, the sum of its trees, and the gain of each move of a feature or a unit to any cell but missing, are the exact ones."""

@@ -18,6 +18,7 @@ from stream.recourse.comparators.leaf_matrix import LeafMatrix
 from stream.recourse.rules.feature_rule import FeatureRule, Mutability, ReasonTexts
 from stream.recourse.rules.features import FeatureRules, rules_together
 from stream.recourse.space.person_reach import IMMUTABLE, TO_MISSING, PersonReach, cell_targets_of, person_reach
+from tests.examples import examples
 from tests.oracles.target_values import cell_of, every_number, nearest, permitted
 from tests.strategies import feature_rules, halves
 
@@ -150,7 +151,7 @@ def places(draw: st.DrawFn, *, stepped: bool) -> Place:
 own_values = st.just(math.nan) | halves(-30, 30) | st.floats(-30, 30) | st.sampled_from([-9.0, -8.0, -0.0])
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(place=places(stepped=True), own=own_values, median=halves(-25, 25))
 def test_a_landing_is_the_nearest_point_of_the_grid(place: Place, own: float, median: float) -> None:
     """Given a step, when moving to any cell, then the target is its permitted grid point nearest to the person's own value."""
@@ -159,7 +160,7 @@ def test_a_landing_is_the_nearest_point_of_the_grid(place: Place, own: float, me
         assert repr(to) == repr(expected(place, own, cell, candidates, median))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(place=places(stepped=False), own=own_values, median=halves(-25, 25))
 def test_a_landing_without_a_step_is_the_nearest_number_of_the_model(place: Place, own: float, median: float) -> None:
     """Given no step, when every number of a 16-bit model is tried, then none permitted is nearer than the target."""
@@ -295,7 +296,7 @@ def people(draw: st.DrawFn) -> Person:
     return Person(rules=rules, cells=cells, row=row, others=np.array(others, np.int32), overrides=overrides)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(person=people())
 def test_no_move_breaks_its_label(person: Person) -> None:
     """Given any rules and overrides, when projected, then each move is permitted, in range, on the step, finite, in the comparator's cell."""
@@ -318,7 +319,7 @@ def test_no_move_breaks_its_label(person: Person) -> None:
                 assert (Decimal(repr(to)) - origin) % Decimal(repr(r.step)) == 0
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(person=people())
 def test_an_immutable_feature_keeps_its_bits(person: Person) -> None:
     """Given immutable features, by rule or override, when projected, then they hold the row's own bits, -0.0 and NaN too."""
@@ -327,7 +328,7 @@ def test_an_immutable_feature_keeps_its_bits(person: Person) -> None:
     assert targets[:, fixed].tobytes() == np.repeat(person.row[None, fixed], len(targets), axis=0).tobytes()
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(person=people())
 def test_what_stays_has_a_reason_and_what_moves_has_none(person: Person) -> None:
     """Given any comparator, why_not() names a reason for each feature that wanted to move and stayed, and for no other."""

@@ -14,6 +14,7 @@ from stream.recourse.space.joint_trees import joint_trees
 from stream.recourse.space.margin_profiles import cell_trees
 from stream.recourse.space.moves import no_moves
 from stream.recourse.space.reachable_leaves import FIRST_ROOM, NO_TABLE, ReachableLeaves, reachable_leaves
+from tests.examples import examples
 from tests.recourse.lenders import Library, Rows, kind
 from tests.recourse.planted import CellsOfRow, Planted
 from tests.recourse.planted_moves import Case, case_at_random
@@ -55,7 +56,7 @@ def sums_of(leaves: ReachableLeaves, let_in: np.ndarray[tuple[int, int], np.dtyp
 
 
 @LIBRARIES
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(seed=SEEDS, models=st.integers(1, 4))
 def test_leaves_say_of_every_state_what_the_models_do(library: Library, seed: int, models: int) -> None:
     """Given any models and moves, base and the leaves that let a state in sum, for every model, to the exact margin of its row; and of each tree that is not in base one leaf does."""
@@ -71,7 +72,7 @@ def test_leaves_say_of_every_state_what_the_models_do(library: Library, seed: in
 
 
 @LIBRARIES
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(seed=SEEDS, models=st.integers(1, 4))
 def test_bars_are_listed_by_leaf_and_by_slot(library: Library, seed: int, models: int) -> None:
     """Given any models and moves, each bar is that of one leaf and stands among those of its slot; each leaf has bars, one a slot and none of a feature that moves with others; and tables are where some split of the model parts cells otherwise than at a rank, and of units."""
@@ -105,7 +106,7 @@ def permit_between(case: Case) -> None:
 
 
 @LIBRARIES
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(seed=SEEDS, models=st.integers(1, 4))
 def test_what_nobody_can_reach_is_not_listed(library: Library, seed: int, models: int) -> None:
     """Given any moves of which none skips a cell, and from missing moves to all, each leaf listed is one that some permitted state is in."""
@@ -117,7 +118,7 @@ def test_what_nobody_can_reach_is_not_listed(library: Library, seed: int, models
 
 
 @LIBRARIES
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(seed=SEEDS, models=st.integers(1, 4))
 def test_missing_is_let_in_where_one_can_be_missing(library: Library, seed: int, models: int) -> None:
     """Given a person who is not missing, no interval lets missing in; a leaf that only missing leads to is not within their reach."""
@@ -139,7 +140,7 @@ def weights_reached(case: Case, m: int) -> list[list[float]]:
 
 
 @LIBRARIES
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(seed=SEEDS, models=st.integers(1, 4))
 def test_a_tree_of_one_leaf_within_reach_is_in_base(library: Library, seed: int, models: int) -> None:
     """Given any moves, base is the model's own and the sum of the trees that lead every state to one leaf; where no move skips a cell, and from missing all are open, the leaves listed are just those of the other trees that states come to."""
@@ -157,7 +158,7 @@ def test_a_tree_of_one_leaf_within_reach_is_in_base(library: Library, seed: int,
 
 
 @LIBRARIES
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(seed=SEEDS, models=st.integers(1, 4))
 def test_to_who_may_go_nowhere_all_is_base(library: Library, seed: int, models: int) -> None:
     """Given no moves from any cells, no leaf is listed, and base is every model's margin there."""
@@ -173,7 +174,7 @@ def test_to_who_may_go_nowhere_all_is_base(library: Library, seed: int, models: 
 
 
 @LIBRARIES
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(seed=SEEDS, models=st.integers(1, 4))
 def test_only_those_asked_are_listed_and_in_their_order(library: Library, seed: int, models: int) -> None:
     """Given some of the models in any order, each has the leaves that it has when all are asked."""

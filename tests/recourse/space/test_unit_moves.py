@@ -12,6 +12,7 @@ from stream.recourse.rules.feature_rule import Mutability
 from stream.recourse.rules.units import Ratio, Unit
 from stream.recourse.space.grouped_features import COMBINATIONS_MAX
 from stream.recourse.space.person_reach import PersonReach
+from tests.examples import examples
 from tests.recourse.unit_people import WINDOW, Person, people
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -26,7 +27,7 @@ def moved(person: Person, unit: Unit, values: npt.NDArray[np.float64]) -> list[i
     return [j for j, x in zip(unit.members, values.tolist(), strict=True) if not same_bits(x, float(person.row[j]))]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(person=people())
 def test_the_first_alternative_is_to_stay(person: Person) -> None:
     """Given any rules, each unit's members are its features, and its first alternative is the person's own state, bit for bit, at price 0."""
@@ -42,7 +43,7 @@ def test_the_first_alternative_is_to_stay(person: Person) -> None:
         assert (found.price[at], found.moved[at]) == (0.0, 0)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(person=people())
 def test_every_alternative_keeps_the_rules(person: Person) -> None:
     """Given any rules, overrides and person, each alternative lies in its cells, differs from all others, costs its efforts, and moves each member as permitted: labels, range, step, no sentinel."""
@@ -62,7 +63,7 @@ def test_every_alternative_keeps_the_rules(person: Person) -> None:
             assert (prices[k], found.moved[found.unit_start[u] + k]) == (effort, len(changed))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(person=people())
 def test_one_immutable_member_holds_its_unit(person: Person) -> None:
     """Given a member that nobody may change, by features.toml or by this decision's override, the whole unit stays; and a missing number is moved in no direction."""
@@ -76,7 +77,7 @@ def test_one_immutable_member_holds_its_unit(person: Person) -> None:
                 assert all(same_bits(x, float(person.row[j])) for x in values[:, k].tolist())
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(person=people())
 def test_links_and_ratios_hold_exactly(person: Person) -> None:
     """Given a line, in each alternative each dependent is what its formula gives for the driver in decimal fractions, rounded to its step, and the other part of a ratio has stayed."""
@@ -92,7 +93,7 @@ def test_links_and_ratios_hold_exactly(person: Person) -> None:
             assert not set(unit.stays) & set(unit.members)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(person=people(stepped=True))
 def test_a_line_misses_nothing_on_its_grid(person: Person) -> None:
     """Given a driver with a step, when every point of its grid is tried, then each combination of cells that is reached is an alternative, at the driver's value next to the person's own."""
@@ -119,7 +120,7 @@ def test_a_line_misses_nothing_on_its_grid(person: Person) -> None:
         assert {key: x for key, x in ours.items() if abs(x) <= WINDOW} == nearest
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(person=people())
 def test_a_group_takes_each_combination_that_two_people_have_and_no_other(person: Person) -> None:
     """Given a group, each alternative is a combination that two of the pool have; and each such one that every member may reach is there, or a cheaper one in its cells."""
@@ -155,7 +156,7 @@ def _value(person: Person, reach: PersonReach, j: int, said: float) -> float | N
     return None if math.isnan(target_value) else target_value
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(person=people(), seed=SEEDS)
 def test_units_go_by_the_cells_that_moves_are_made_in(person: Person, seed: int) -> None:
     """Given a pool whose cells are those of a model with fewer thresholds, alternatives are those of the finer cells, bit for bit."""
@@ -167,7 +168,7 @@ def test_units_go_by_the_cells_that_moves_are_made_in(person: Person, seed: int)
         assert getattr(coarse, name).tobytes() == getattr(fine, name).tobytes()
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(person=people(), seed=SEEDS)
 def test_a_projection_moves_units_by_alternatives_alone(person: Person, seed: int) -> None:
     """Given comparators, each unit ends in one of its alternatives: that of the comparator's cells, else for a line the cheapest in the guide's cell, else its own; what a ratio is computed with stays."""
@@ -194,7 +195,7 @@ def test_a_projection_moves_units_by_alternatives_alone(person: Person, seed: in
             assert all(same_bits(target[j], person.row[j]) for j in unit.stays)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(person=people(), seed=SEEDS)
 def test_what_stays_has_a_reason_and_what_moves_has_none(person: Person, seed: int) -> None:
     """Given any comparator, why_not() names a reason for each feature that wanted to move and stayed, and for no other."""
@@ -209,7 +210,7 @@ def test_what_stays_has_a_reason_and_what_moves_has_none(person: Person, seed: i
             assert (reach.why_not(j, other) is not None) == (stayed and other[j] != reach.cells[j])
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(person=people())
 def test_what_moves_together_has_no_price_alone(person: Person) -> None:
     """Given units, prices() has none for a member but in its own cell, nor for the part of a ratio that stays."""
