@@ -41,11 +41,9 @@ class Progress:
         self._told = -1
 
     def __enter__(self) -> Self:
-        """Begin."""
         return self
 
     def __exit__(self, *_why: object) -> None:
-        """Leave the line."""
         if self._terminal:
             click.echo(err=True)
 

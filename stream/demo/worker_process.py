@@ -33,13 +33,11 @@ class WorkerProcess:
     """
 
     def __init__(self, settings: Mapping[str, str], log: Path) -> None:
-        """Prepare; nothing runs yet."""
         self._settings = dict(settings)
         self.log = log
         self._guard: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        """Start the worker."""
         variables = [f"{name}={value}" for name, value in self._settings.items()]
         unset = [word for name, _, _ in documentation(Settings) for word in ("-u", name)]
         worker = ["env", *unset, *variables, sys.executable, "-m", "stream.cli.main", "worker"]

@@ -28,7 +28,6 @@ class ModelReader:
     """Fills a ModelTable from the models topic: up to its present end at once, then as publications come."""
 
     def __init__(self, configuration: Mapping[str, Any], *, topic: str, table: ModelTable, framing: Framing) -> None:
-        """Nothing is read yet."""
         self._topic = topic
         self._table = table
         self._framing = framing

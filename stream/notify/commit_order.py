@@ -7,7 +7,6 @@ class Progress:
     """The offsets of one partition that are under way."""
 
     def __init__(self) -> None:
-        """Nothing was read yet."""
         self._open: set[int] = set()
         self._next: int | None = None
 

@@ -46,7 +46,6 @@ class Languages:
     """Counts letters in the default locale to applicants of another language, and warns once a locale."""
 
     def __init__(self, counters: Counters) -> None:
-        """Nobody was warned yet."""
         self._counters = counters
         self._told: set[str] = set()
 

@@ -38,7 +38,6 @@ class Pace:
     """Holds the replay to so many records a second."""
 
     def __init__(self, records_per_s: float | None) -> None:
-        """None: as fast as it can."""
         self._every_s = 0.0 if records_per_s is None else 1 / records_per_s
         self._next_s = time.monotonic()
 

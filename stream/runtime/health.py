@@ -38,7 +38,6 @@ class Vitals:
     """Until when each loop of the process has to be heard of; any thread may tell."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Nobody is expected yet."""
         self._clock = clock
         self._lock = threading.Lock()
         self._due: dict[str, tuple[float, float]] = {}  # when, and the bound that it came from
@@ -127,7 +126,7 @@ class HealthServer:
         self._thread.start()
 
     def stop(self) -> None:
-        """End."""
+        """Close the port."""
         self._server.shutdown()
         self._server.server_close()
 
@@ -182,7 +181,7 @@ class _BoundedServer(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as above
-        """Answer."""
+        """Answer one request, and forget it."""
         try:
             super().process_request_thread(request, client_address)
         finally:

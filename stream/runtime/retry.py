@@ -31,7 +31,7 @@ class StopRequested:
         self._since_s: float | None = None
 
     def __call__(self) -> bool:
-        """Ask."""
+        """Whether the stop has lasted that long by now."""
         if not self._suspended():
             self._since_s = None
             return False
@@ -57,7 +57,6 @@ class Retry:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] | None = None,
     ) -> None:
-        """Nothing is waited for yet."""
         self._total_s = total_s
         self._pause_max_s = pause_max_s
         self._abandoned = abandoned

@@ -40,7 +40,6 @@ class Seen:
         return found
 
     def __del__(self) -> None:
-        """Let go of the disk."""
         with suppress(AttributeError):  # it never came to be
             self._database.close()
 

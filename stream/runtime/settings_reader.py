@@ -29,7 +29,7 @@ MISSPELT_FROM: Final = 0.85  # share of letters in common, from which on a name 
 
 
 def _anything(_text: str) -> None:
-    """Accept."""
+    """Accept any value."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,6 @@ class Announcer:
         opened: Callable[[], list[str]],
         partitions: Callable[[], list[int]],
     ) -> None:
-        """Nothing is said yet."""
         self._client = client
         self._group = group
         self._epoch = epoch
@@ -51,7 +50,7 @@ class Announcer:
         self._thread = threading.Thread(target=self._run, name="coach-announcer", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Begin to announce, in a thread."""
         self._thread.start()
 
     def stop(self) -> None:

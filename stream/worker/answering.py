@@ -129,7 +129,6 @@ class Answerer:
         framing: Framing,
         topics: Settings,
     ) -> None:
-        """Compose."""
         self._framing = framing
         self._topics = topics
         self._table = table

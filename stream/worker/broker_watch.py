@@ -39,7 +39,7 @@ class BrokerWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """End."""
+        """Stop asking."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(STOP_WAIT_S)

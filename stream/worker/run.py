@@ -65,7 +65,6 @@ class WorkerProcess:
     """The parts of one worker, and how they start and end together."""
 
     def __init__(self, settings: Settings) -> None:
-        """Make what needs no connection."""
         self._settings = settings
         self._properties = kafka_properties(settings)
         self._client = connect_redis(settings)

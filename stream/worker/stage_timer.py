@@ -15,7 +15,6 @@ class StageTimer:
     __slots__ = ("_since_s", "stages_s")
 
     def __init__(self) -> None:
-        """Start."""
         self.stages_s: dict[str, float] = {}
         self._since_s = time.perf_counter()
 

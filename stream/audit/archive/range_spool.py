@@ -48,11 +48,9 @@ class RangeSpool:
             self._database.execute("CREATE INDEX by_file ON kept (path, decision_id, place)")
 
     def __enter__(self) -> Self:
-        """Close at the end."""
         return self
 
     def __exit__(self, *_how: object) -> None:
-        """Let go of the disk."""
         self.close()
 
     def close(self) -> None:

@@ -54,7 +54,6 @@ class EmbeddedKafka:
     def __exit__(
         self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop the process."""
         self.stop()
 
     @property

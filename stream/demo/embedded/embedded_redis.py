@@ -13,11 +13,9 @@ class EmbeddedRedis:
     """An empty server on a free port of 127.0.0.1, from `__enter__` to `__exit__`."""
 
     def __init__(self) -> None:
-        """Prepare; nothing runs yet."""
         self._process: LineProcess | None = None
 
     def __enter__(self) -> Self:
-        """Start the server."""
         self._process = LineProcess(
             "stream.demo.embedded.valkey_server", name="the embedded Redis", gone=RedisUnavailable
         )
@@ -26,7 +24,6 @@ class EmbeddedRedis:
     def __exit__(
         self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop the server."""
         self.stop()
 
     @property

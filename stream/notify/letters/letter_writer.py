@@ -30,7 +30,6 @@ class Desk:
     """Makes drafts. Asks the contacts once a draft."""
 
     def __init__(self, settings: NotifySettings, *, contacts: Contacts, templates: Templates) -> None:
-        """Nothing is asked yet."""
         self._settings = settings
         self._contacts = contacts
         self._templates = templates

@@ -62,7 +62,6 @@ class Totals:
     """What was previewed, in numbers."""
 
     def __init__(self) -> None:
-        """Nothing yet."""
         self.letters = self.without = self.wrong = self.no_answers = 0
         self.unlabelled_letters = 0
         self._features: Counter[str] = Counter()

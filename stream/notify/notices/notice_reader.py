@@ -44,7 +44,6 @@ class NoticeReader:
     """Brings the index up to the topic's end, whenever partitions come to this notifier."""
 
     def __init__(self, properties: Mapping[str, Any], *, topic: str, framing: Framing, index: NoticeIndex) -> None:
-        """Nothing is read yet."""
         self._properties = properties
         self._topic = topic
         self._framing = framing

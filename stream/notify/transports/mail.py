@@ -51,7 +51,6 @@ class Mail:
     channel: Channel = "email"
 
     def __init__(self, settings: NotifySettings, deadlines: Deadlines | None = None) -> None:
-        """Connect to nothing yet."""
         self._settings = settings
         self._deadlines = deadlines or Deadlines()
         self._deadline: Deadline = self._deadlines.within(0)

@@ -41,7 +41,6 @@ class Webhook:
     def __init__(
         self, settings: NotifySettings, deadlines: Deadlines | None = None, *, clock: Callable[[], float] = time.time
     ) -> None:
-        """Connect to nothing yet."""
         self._settings = settings
         self._clock = clock
         self._http = Http(deadlines or Deadlines(), timeout_s=settings.notify_webhook_timeout_s)

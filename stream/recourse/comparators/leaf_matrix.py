@@ -50,7 +50,6 @@ class LeafMatrix:
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     def __len__(self) -> int:
-        """Count the rows of the pool."""
         return len(self.margins)
 
     def first_past(self, cutoff: float, sign: int) -> int:

@@ -57,7 +57,6 @@ class Ranking:
     beta: float
 
     def __len__(self) -> int:
-        """Count the eligible comparators."""
         return len(self.codes)
 
     def scores(self) -> NDArray[np.float64]:

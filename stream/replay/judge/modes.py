@@ -115,7 +115,6 @@ class Reproduce:
     counts_answers: ClassVar[bool] = True
 
     def __init__(self, models: Models) -> None:
-        """Compose."""
         self._models = models
 
     def judge(self, record: Record) -> Verdict:
@@ -161,7 +160,6 @@ class WhatIf:
     counts_answers: ClassVar[bool] = False
 
     def __init__(self, models: Models, change: Change) -> None:
-        """Compose."""
         self._models = models
         self._change = change
         self._changed = ChangedModels(models, change)

@@ -90,11 +90,9 @@ class Seen:
             self._database.execute("CREATE TABLE seen (key BLOB PRIMARY KEY) WITHOUT ROWID")
 
     def __enter__(self) -> Self:
-        """Begin."""
         return self
 
     def __exit__(self, *_why: object) -> None:
-        """Let go of the disk."""
         self._database.close()
 
     def note(self, keys: Keys) -> Noted:

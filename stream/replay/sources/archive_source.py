@@ -53,7 +53,6 @@ class ArchivedRecords:
         reads: Reads = read_archive,
         holds: Callable[[str], dict[str, Any]] = held_in,
     ) -> None:
-        """Nothing is read yet."""
         self._uri = uri
         self._reads, self._holds = reads, holds
         self._asked: dict[str, Any] = {

@@ -118,12 +118,10 @@ class ProvenReader:
         self._again: PartitionReader | None = None
 
     def __enter__(self) -> Self:
-        """Open the consumer."""
         self._first = self._reader()
         return self
 
     def __exit__(self, *_why: object) -> None:
-        """Close what was opened."""
         self._stack.close()
 
     def read(self, chunk: Chunk) -> ReadChunk:

@@ -96,7 +96,6 @@ class JsonLines:
     """A file with a decision, an answer of `coach recommend`, or an audit record on each line."""
 
     def __init__(self, path: Path) -> None:
-        """Nothing is read yet."""
         self._path = path
 
     def snapshot(self) -> Snapshot:

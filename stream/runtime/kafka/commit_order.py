@@ -19,15 +19,15 @@ class Held(Protocol):
 
     @property
     def topic(self) -> str:
-        """Topic."""
+        """The topic it was read from."""
 
     @property
     def partition(self) -> int:
-        """Partition."""
+        """Its partition there."""
 
     @property
     def offset(self) -> int:
-        """Offset."""
+        """Its offset in that partition."""
 
     @property
     def generation(self) -> int:

@@ -56,7 +56,6 @@ class LagWatch:
         self._thread = threading.Thread(target=self._run, name="coach-lag", daemon=True)
 
     def __enter__(self) -> Self:
-        """Begin to look."""
         self._thread.start()
         return self
 
