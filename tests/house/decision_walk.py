@@ -75,7 +75,7 @@ def unpacked(value: object) -> list[object]:
     return [value] if known and value else []
 
 
-async def _answer(walk: Walk, folder: Path, record: Any) -> None:
+async def _answer(walked: Walk, folder: Path, record: Any) -> None:
     lender = toy_lender(folder)
     table, delivery, book = ModelTable(), FakeDelivery(), Book()
     table.learn(published(1, "2026-01-01T00:00:00Z", version="2026-10") | {"model_id": "toy"}, 0)
@@ -99,29 +99,33 @@ async def _answer(walk: Walk, folder: Path, record: Any) -> None:
         models_changes=lambda: 0,
     )
     object.__setattr__(record, "value", orjson.dumps(lender.decision(lender.declined(1)[0])))
-    sys.setprofile(walk)
-    threading.setprofile(walk)
+    before = sys.getprofile()
+    sys.setprofile(walked)
+    threading.setprofile(walked)
     task = asyncio.create_task(pipeline.run())
     await pipeline.take(record)
     while not book.acked:  # noqa: ASYNC110 - the pipeline tells nobody
         await asyncio.sleep(0.01)
-    sys.setprofile(None)
+    sys.setprofile(before)
     threading.setprofile(None)
     task.cancel()
 
 
-def main() -> None:
+def walk() -> list[str]:
+    """Answer one declined decision. Returns: the modules it stayed in, in order."""
     record = inbound(0)
-    walk = Walk(record)
+    walked = Walk(record)
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(_answer(walk, Path(folder), record))
-    seen: list[str] = []
-    returns = 0
-    for module in walk.stays:
-        returns += module in seen
-        seen += [module] if module not in seen else []
-        print(module)
-    print(f"{len(walk.stays)} stays in {len(seen)} modules, {returns} returns")
+        asyncio.run(_answer(walked, Path(folder), record))
+    return walked.stays
+
+
+def main() -> None:
+    """Print the walk."""
+    stays = walk()
+    print(*stays, sep="\n")
+    modules = len(set(stays))
+    print(f"{len(stays)} stays in {modules} modules, {len(stays) - modules} returns")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Puts real output into README.md, between its marks: `python tests/house/renew_readme.py demo | settings | test`.
+"""Puts real output into README.md and docs, between marks: `python tests/house/renew_readme.py demo | settings | test`.
 
 `demo` runs `coach demo`, `test` runs `make test` and keeps its first and last lines, `settings` writes the worker's table.
 """
@@ -15,7 +15,11 @@ from stream.runtime.settings import Settings
 from stream.runtime.settings_reader import documentation
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-README = REPOSITORY / "README.md"
+PAGES = {
+    "demo output": REPOSITORY / "docs" / "demo.md",
+    "settings": REPOSITORY / "docs" / "settings.md",
+    "test output": REPOSITORY / "README.md",
+}
 TIMEOUT_S = 3_600
 RENEWING = "COACH_README_RENEWING"  # tells the tests that the output they are making is not in the README yet
 SUMMARY = re.compile(r"^=+ .*\d+ (passed|failed).*=+$|^(SKIPPED|FAILED|ERROR|real Kafka|no real)", re.IGNORECASE)
@@ -23,11 +27,12 @@ SUMMARY = re.compile(r"^=+ .*\d+ (passed|failed).*=+$|^(SKIPPED|FAILED|ERROR|rea
 
 def put(mark: str, content: str) -> None:
     """Replace what stands between the marks."""
-    text = README.read_text(encoding="utf-8")
+    page = PAGES[mark]
+    text = page.read_text(encoding="utf-8")
     begin, end = f"<!-- {mark}: begin -->\n", f"<!-- {mark}: end -->"
     before, _, rest = text.partition(begin)
     _, _, after = rest.partition(end)
-    README.write_text(before + begin + content + end + after, encoding="utf-8")
+    page.write_text(before + begin + content + end + after, encoding="utf-8")
 
 
 def output_of(*command: str) -> str:

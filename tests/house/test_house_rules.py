@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,10 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
 MODULE_LINES_MAX = 360  # most fit in 300
+MODULES_MAX = 15  # of a folder
+FUNCTION_LINES_MAX = 70
+PACKAGE_LINES_MAX = 36_500
+FOLDERS_TO_MEND: set[str] = {"tests/evaluation", "tests/forest", "tests/notify", "tests/replay"}
 UNWELCOME = {"core", "utils", "helpers", "common", "manager"}
 
 
@@ -42,6 +47,87 @@ def test_a_room_is_named_for_what_is_in_it() -> None:
         if (count := len(path.read_text().splitlines())) > MODULE_LINES_MAX
     }
     assert not long
+
+
+def test_no_folder_is_a_crowd() -> None:
+    """Given each folder of the package and its tests, when its modules are counted, then there are at most fifteen."""
+    counts = Counter(
+        str(path.parent.relative_to(REPOSITORY))
+        for top in ("stream", "tests")
+        for path in modules(top)
+        if path.name != "__init__.py"
+    )
+    assert not {folder: n for folder, n in counts.items() if n > MODULES_MAX and folder not in FOLDERS_TO_MEND}
+    assert all(counts[folder] > MODULES_MAX for folder in FOLDERS_TO_MEND), "a mended folder is still in the list"
+
+
+def test_every_room_says_what_is_in_it_and_what_is_not() -> None:
+    """Given each sub-room, when its docstring is read, then it says in one line what is in it, and what is not."""
+    for path in modules("stream"):
+        if path.name == "__init__.py" and len(path.relative_to(REPOSITORY).parts) > 3:
+            said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+            assert "Not here: " in said, path
+            assert len(said.splitlines()) == 1, path
+
+
+def imports_of(path: Path, known: dict[str, Path]) -> set[Path]:
+    """The modules of the package that a module imports, for type checkers too."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {
+                known[name]
+                for name in (node.module, *(f"{node.module}.{one.name}" for one in node.names))
+                if name in known
+            }
+        elif isinstance(node, ast.Import):
+            found |= {known[one.name] for one in node.names if one.name in known}
+    return found
+
+
+def test_no_circle_of_files() -> None:
+    """Given all imports, those for type checkers included, when modules without one are taken away again and again, then none is left."""
+    known = {
+        ".".join(path.relative_to(REPOSITORY).with_suffix("").parts): path
+        for path in modules("stream")
+        if path.name != "__init__.py"
+    }
+    left = {path: imports_of(path, known) - {path} for path in known.values()}
+    while free := [path for path, imported in left.items() if not imported & left.keys()]:
+        for path in free:
+            del left[path]
+    assert not sorted(str(path) for path in left)
+
+
+def test_no_function_is_too_long_to_read() -> None:
+    """Given each function of the package, when measured, then it has at most seventy lines."""
+    long = [
+        f"{path.relative_to(REPOSITORY)}:{node.lineno} {node.name}"
+        for path in modules("stream")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or node.lineno) - node.lineno >= FUNCTION_LINES_MAX
+    ]
+    assert not long
+
+
+def test_no_docstring_is_a_single_word() -> None:
+    """Given each docstring of the package, when read, then it says more than one word."""
+    idle = [
+        f"{path.relative_to(REPOSITORY)}:{node.lineno}"
+        for path in modules("stream")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        and len((ast.get_docstring(node) or "two words").split()) == 1
+    ]
+    assert not idle
+
+
+def test_the_package_stays_small() -> None:
+    """Given the package, when its lines are counted, then they are at most what a team can know."""
+    lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in modules("stream"))
+    print(f"{lines} lines of stream")
+    assert lines <= PACKAGE_LINES_MAX
 
 
 def test_an_init_holds_a_docstring_and_nothing_else() -> None:

@@ -17,7 +17,7 @@ from stream.cli.main import SUBCOMMANDS, coach
 from stream.demo.embedded.embedded_kafka import EmbeddedKafka
 from stream.demo.embedded.embedded_redis import EmbeddedRedis
 from stream.wire.decisions import read_decision
-from tests.house.renew_readme import RENEWING, settings_table
+from tests.house.renew_readme import PAGES, RENEWING, settings_table
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
@@ -125,8 +125,9 @@ def test_its_table_of_commands_is_complete() -> None:
 
 
 def test_its_settings_are_the_workers() -> None:
-    """Given the worker's settings, when the README's table is read, then it is the same, line by line."""
-    table = README.partition("<!-- settings: begin -->\n")[2].partition("<!-- settings: end -->")[0]
+    """Given the worker's settings, when the table of docs/settings.md is read, then it is the same, line by line."""
+    page = PAGES["settings"].read_text(encoding="utf-8")
+    table = page.partition("<!-- settings: begin -->\n")[2].partition("<!-- settings: end -->")[0]
     assert table == settings_table(), "renew it: python tests/house/renew_readme.py settings"
 
 
@@ -152,9 +153,10 @@ def test_its_links_into_the_tree_lead_somewhere() -> None:
 
 
 def test_its_outputs_come_from_real_runs() -> None:
-    """Given the README, when its two output blocks are read, then neither is empty, and both say that all went well."""
+    """Given the output blocks of the README and docs/demo.md, when read, then neither is empty, and both say that all went well."""
     demo, test = (
-        README.partition(f"<!-- {part} output: begin -->")[2].partition("<!--")[0] for part in ("demo", "test")
+        PAGES[f"{part} output"].read_text("utf-8").partition(f"<!-- {part} output: begin -->")[2].partition("<!--")[0]
+        for part in ("demo", "test")
     )
     assert "each verified without the model: 0 faults" in demo
     if RENEWING in os.environ:

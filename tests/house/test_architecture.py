@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.house import decision_walk
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PAGE = (REPOSITORY / "docs" / "architecture.md").read_text(encoding="utf-8")
+MODULES_MAX, RETURNS_MAX = 25, 8  # of the walk of one decision
+
+
+def test_every_module_that_it_names_is_there() -> None:
+    """Given docs/architecture.md, when its paths are followed, then each is a module or a room."""
+    named = re.findall(r"`(stream/[\w/.]+)`", PAGE)
+    assert len(named) > 60
+    assert not [path for path in named if not (REPOSITORY / path).exists()]
+
+
+def test_every_room_is_in_it() -> None:
+    """Given the package, when its rooms are listed, then the page has each."""
+    rooms = {str(path.parent.relative_to(REPOSITORY)) for path in (REPOSITORY / "stream").rglob("*/__init__.py")}
+    assert not {room for room in rooms if f"`{room}`" not in PAGE}
+
+
+def test_a_decision_goes_a_short_way() -> None:
+    """Given one declined decision, when it is followed from the record to both outputs, then it visits few modules, and seldom one that it left."""
+    stays = decision_walk.walk()
+    modules = set(stays)
+    print(f"{len(stays)} stays in {len(modules)} modules")
+    assert {"worker/pipeline.py", "recourse/answer.py", "worker/outputs.py"} <= modules
+    assert len(modules) <= MODULES_MAX
+    assert len(stays) - len(modules) <= RETURNS_MAX
