@@ -16,10 +16,10 @@ SEEDS = st.integers(0, 2**32 - 1)
 STATES, STEPS = 24, 12
 
 
-def gains_at(case: Case, leaves: ReachableLeaves, here: IncrementalMargins) -> Rows:
+def gains_at(case: Case, leaves: ReachableLeaves, margins: IncrementalMargins) -> Rows:
     """The gains of every place, into an array that held something else. Shape: (places, models)."""
     gains = np.full((int(case.moves.start[-1]), len(case.models)), np.nan)
-    margin_gains(leaves, case.moves, here, gains)
+    margin_gains(leaves, case.moves, margins, gains)
     return gains
 
 
@@ -34,11 +34,11 @@ def ways_by_themselves(case: Case) -> list[tuple[int, int]]:
     return [(slot, place) for slot, place in ways(case) if slot not in together]
 
 
-def check_against_scoring(case: Case, leaves: ReachableLeaves, here: IncrementalMargins, state: CellsOfRow) -> None:
+def check_against_scoring(case: Case, leaves: ReachableLeaves, margins: IncrementalMargins, state: CellsOfRow) -> None:
     """Compare totals and gains with what scoring the rows gives."""
     [total] = case.margins(state[None])
-    assert here.totals.tolist() == total.tolist()
-    gains, out = gains_at(case, leaves, here), ways_by_themselves(case)
+    assert margins.totals.tolist() == total.tolist()
+    gains, out = gains_at(case, leaves, margins), ways_by_themselves(case)
     moved = case.margins(np.array([case.after(state, slot, place) for slot, place in out]))
     at = [int(case.moves.start[slot]) + place for slot, place in out]
     assert gains[at].tolist() == (moved - total).tolist()
@@ -72,11 +72,11 @@ def test_who_comes_from_missing_can_go_back_there(library: Library, seed: int, m
     leaves = case.leaves()
     for state in case.some_states(rng, STATES):
         check_against_scoring(case, leaves, incremental_margins(leaves, moves, state), state)
-    here = incremental_margins(leaves, moves, moves.own)
+    margins = incremental_margins(leaves, moves, moves.own)
     for slot, place in ways_by_themselves(case):
-        there = incremental_margins(leaves, moves, case.after(moves.own, slot, place))
-        back = gains_at(case, leaves, there)[int(moves.start[slot] + moves.own[slot])]
-        out = gains_at(case, leaves, here)[int(moves.start[slot]) + place]
+        moved = incremental_margins(leaves, moves, case.after(moves.own, slot, place))
+        back = gains_at(case, leaves, moved)[int(moves.start[slot] + moves.own[slot])]
+        out = gains_at(case, leaves, margins)[int(moves.start[slot]) + place]
         assert back.tolist() == (-out).tolist()
 
 
@@ -88,19 +88,19 @@ def test_however_one_gets_there_one_stands_as_if_always_there(library: Library, 
     rng = np.random.default_rng(seed)
     case = case_at_random(rng, library, models=models)
     leaves, state = case.leaves(), case.state(rng)
-    here = incremental_margins(leaves, case.moves, state)
-    assert not np.shares_memory(here.place, state)
+    margins = incremental_margins(leaves, case.moves, state)
+    assert not np.shares_memory(margins.state, state)
     for _ in range(STEPS):
         slot, place = ways(case)[int(rng.integers(len(ways(case))))]
         if slot < case.features and any(slot in unit for unit in case.units):
             continue
         state = case.after(state, slot, place)
-        for moved in rng.permutation(np.flatnonzero(here.place != state)).tolist():
-            apply_move(leaves, case.moves, here, moved, int(state[moved]))
+        for moved in rng.permutation(np.flatnonzero(margins.state != state)).tolist():
+            apply_move(leaves, case.moves, margins, moved, int(state[moved]))
         fresh = incremental_margins(leaves, case.moves, state)
         for name in IncrementalMargins._fields:
-            assert getattr(here, name).tolist() == getattr(fresh, name).tolist(), name
-        assert gains_at(case, leaves, here).tolist() == gains_at(case, leaves, fresh).tolist()
+            assert getattr(margins, name).tolist() == getattr(fresh, name).tolist(), name
+        assert gains_at(case, leaves, margins).tolist() == gains_at(case, leaves, fresh).tolist()
 
 
 @LIBRARIES
@@ -111,9 +111,9 @@ def test_to_stay_changes_and_gains_nothing(library: Library, seed: int, models: 
     rng = np.random.default_rng(seed)
     case = case_at_random(rng, library, models=models)
     leaves, state = case.leaves(), case.state(rng)
-    here, fresh = (incremental_margins(leaves, case.moves, state) for _ in range(2))
-    gains = gains_at(case, leaves, here)
+    margins, fresh = (incremental_margins(leaves, case.moves, state) for _ in range(2))
+    gains = gains_at(case, leaves, margins)
     for slot, place in enumerate(state.tolist()):
-        apply_move(leaves, case.moves, here, slot, place)
+        apply_move(leaves, case.moves, margins, slot, place)
         assert not gains[case.moves.start[slot] + place].any()
-    assert [kept.tolist() for kept in here] == [wanted.tolist() for wanted in fresh]
+    assert [kept.tolist() for kept in margins] == [wanted.tolist() for wanted in fresh]

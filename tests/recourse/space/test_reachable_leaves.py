@@ -13,7 +13,7 @@ from stream.forest.walk import leaf_slots
 from stream.recourse.space.joint_trees import joint_trees
 from stream.recourse.space.margin_profiles import cell_trees
 from stream.recourse.space.moves import no_moves
-from stream.recourse.space.reachable_leaves import FIRST_ROOM, NO_TABLE, ReachableLeaves, reachable_leaves
+from stream.recourse.space.reachable_leaves import INITIAL_CAPACITY, NO_TABLE, ReachableLeaves, reachable_leaves
 from tests.recourse.lenders import Library, Rows, kind
 from tests.recourse.planted import CellsOfRow, Planted
 from tests.recourse.planted_moves import Case, case_at_random
@@ -23,27 +23,27 @@ SEEDS = st.integers(0, 2**32 - 1)
 STATES = 200
 
 
-def lets_in(case: Case, leaves: ReachableLeaves, bar: int) -> CellsOfRow:
-    """The places of a bar's slot that it lets in, read off as the docstring says."""
-    start = case.moves.start[leaves.slot[bar] :]
+def lets_in(case: Case, leaves: ReachableLeaves, condition: int) -> CellsOfRow:
+    """The places of a condition's slot that it lets in, read off as the docstring says."""
+    start = case.moves.start[leaves.slot[condition] :]
     places = int(start[1] - start[0])
-    if leaves.table[bar] != NO_TABLE:
-        return np.flatnonzero(leaves.tables[leaves.table[bar] : leaves.table[bar] + places]).astype(np.int32)
-    missing = [places - 1] if leaves.at_missing[bar] else []
-    return np.array([*range(int(leaves.low[bar]), int(leaves.high[bar]) + 1), *missing], np.int32)
+    if leaves.table[condition] != NO_TABLE:
+        return np.flatnonzero(leaves.tables[leaves.table[condition] : leaves.table[condition] + places]).astype(np.int32)
+    missing = [places - 1] if leaves.at_missing[condition] else []
+    return np.array([*range(int(leaves.low[condition]), int(leaves.high[condition]) + 1), *missing], np.int32)
 
 
-def bars_of(leaves: ReachableLeaves, leaf: int) -> list[int]:
-    """The bars of one leaf."""
-    found: list[int] = leaves.of_leaf[leaves.first_bar[leaf] : leaves.first_bar[leaf + 1]].tolist()
+def conditions_of(leaves: ReachableLeaves, leaf: int) -> list[int]:
+    """The conditions of one leaf."""
+    found: list[int] = leaves.conditions[leaves.first_condition[leaf] : leaves.first_condition[leaf + 1]].tolist()
     return found
 
 
 def open_in(case: Case, leaves: ReachableLeaves, states: CellsOfRow) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
-    """Whether each state is let in by all bars of each leaf. Shape: (n, leaves)."""
+    """Whether each state is let in by all conditions of each leaf. Shape: (n, leaves)."""
     found = np.ones((len(states), len(leaves.weight)), np.bool_)
-    for bar, leaf in enumerate(leaves.leaf.tolist()):
-        found[:, leaf] &= np.isin(states[:, leaves.slot[bar]], lets_in(case, leaves, bar))
+    for condition, leaf in enumerate(leaves.leaf.tolist()):
+        found[:, leaf] &= np.isin(states[:, leaves.slot[condition]], lets_in(case, leaves, condition))
     return found
 
 
@@ -73,23 +73,23 @@ def test_leaves_say_of_every_state_what_the_models_do(library: Library, seed: in
 @LIBRARIES
 @settings(max_examples=100, deadline=None)
 @given(seed=SEEDS, models=st.integers(1, 4))
-def test_bars_are_listed_by_leaf_and_by_slot(library: Library, seed: int, models: int) -> None:
-    """Given any models and moves, each bar is that of one leaf and stands among those of its slot; each leaf has bars, one a slot and none of a feature that moves with others; and tables are where some split of the model parts cells otherwise than at a rank, and of units."""
+def test_conditions_are_listed_by_leaf_and_by_slot(library: Library, seed: int, models: int) -> None:
+    """Given any models and moves, each condition is that of one leaf and stands among those of its slot; each leaf has conditions, one a slot and none of a feature that moves with others; and tables are where some split of the model parts cells otherwise than at a rank, and of units."""
     case = case_at_random(np.random.default_rng(seed), library, models=models)
     leaves = case.leaves()
-    assert sorted(leaves.of_leaf.tolist()) == list(range(len(leaves.leaf)))
+    assert sorted(leaves.conditions.tolist()) == list(range(len(leaves.leaf)))
     for leaf in range(len(leaves.weight)):
-        bars = bars_of(leaves, leaf)
-        assert leaves.leaf[bars].tolist() == [leaf] * len(bars)
-        slots = leaves.slot[bars].tolist()
+        conditions = conditions_of(leaves, leaf)
+        assert leaves.leaf[conditions].tolist() == [leaf] * len(conditions)
+        slots = leaves.slot[conditions].tolist()
         assert len(slots) == len(set(slots)) > 0
         assert not {*slots} & {j for unit in case.units for j in unit}
-        assert (leaves.table[bars] != NO_TABLE).tolist() == leaves.tabled[leaves.model[leaf], slots].tolist()
+        assert (leaves.table[conditions] != NO_TABLE).tolist() == leaves.is_table[leaves.model[leaf], slots].tolist()
     slots_sorted = np.repeat(np.arange(len(case.moves.own)), np.diff(leaves.first_of_slot))
     assert leaves.slot.tolist() == slots_sorted.tolist()
     for m, model in enumerate(case.models):
-        tabled = [*(~model.trees.by_rank).tolist(), *(True for _ in case.units)]
-        assert leaves.tabled[m].tolist() == tabled
+        is_table = [*(~model.trees.by_rank).tolist(), *(True for _ in case.units)]
+        assert leaves.is_table[m].tolist() == is_table
 
 
 def permit_between(case: Case) -> None:
@@ -112,8 +112,8 @@ def test_what_nobody_can_reach_is_not_listed(library: Library, seed: int, models
     case = case_at_random(np.random.default_rng(seed), library, models=models)
     permit_between(case)
     leaves = case.leaves()
-    for bar, slot in enumerate(leaves.slot.tolist()):
-        assert {*case.places(slot)} & {*lets_in(case, leaves, bar).tolist()}
+    for condition, slot in enumerate(leaves.slot.tolist()):
+        assert {*case.places(slot)} & {*lets_in(case, leaves, condition).tolist()}
 
 
 @LIBRARIES
@@ -123,8 +123,8 @@ def test_missing_is_let_in_where_one_can_be_missing(library: Library, seed: int,
     """Given a person who is not missing, no interval lets missing in; a leaf that only missing leads to is not within their reach."""
     case = case_at_random(np.random.default_rng(seed), library, models=models)
     leaves = case.leaves()
-    for bar in np.flatnonzero(leaves.at_missing).tolist():
-        slot = int(leaves.slot[bar])
+    for condition in np.flatnonzero(leaves.at_missing).tolist():
+        slot = int(leaves.slot[condition])
         assert case.cells.is_missing(slot, int(case.moves.own[slot]))
     of_intervals = (leaves.table == NO_TABLE) & ~leaves.at_missing
     assert (leaves.low <= leaves.high)[of_intervals].all()
@@ -185,11 +185,11 @@ def test_only_those_asked_are_listed_and_in_their_order(library: Library, seed: 
     whole = case.leaves()
     for k, m in enumerate(asked.tolist()):
         assert leaves.weight[leaves.model == k].tolist() == whole.weight[whole.model == m].tolist()
-        assert leaves.tabled[k].tolist() == whole.tabled[m].tolist()
+        assert leaves.is_table[k].tolist() == whole.is_table[m].tolist()
 
 
 def test_more_leaves_than_there_is_room_for_at_first() -> None:
-    """Given more leaves, bars and tables than a first allocation holds, totals of states are still exact."""
+    """Given more leaves, conditions and tables than a first allocation holds, totals of states are still exact."""
     trees = [tree_of_all_cells(k) for k in range(140)]
     forest = plant(trees, kind("xgboost", ("number", "category"), is_category=(False, True), base_margin=0.25))
     cells = cells_of(forest)
@@ -198,16 +198,16 @@ def test_more_leaves_than_there_is_room_for_at_first() -> None:
     moves.price[:] = 1.0
     case = Case(models=(planted,), cells=cells, joint=joint_trees([forest], cells, 1), moves=moves, units=(), sign=1)
     leaves = case.leaves()
-    assert min(len(leaves.weight), len(leaves.leaf), len(leaves.tables)) > FIRST_ROOM
+    assert min(len(leaves.weight), len(leaves.leaf), len(leaves.tables)) > INITIAL_CAPACITY
     states = np.array([case.state(np.random.default_rng(k)) for k in range(5)])
     let_in = np.ones((len(states), len(leaves.weight)), np.bool_)
     for slot in range(2):
-        bars = np.arange(*leaves.first_of_slot[slot : slot + 2])
+        conditions = np.arange(*leaves.first_of_slot[slot : slot + 2])
         for k, place in enumerate(states[:, slot].tolist()):
-            inside = (leaves.low[bars] <= place) & (place <= leaves.high[bars])
+            inside = (leaves.low[conditions] <= place) & (place <= leaves.high[conditions])
             if slot == 1:
-                inside = leaves.tables[leaves.table[bars] + place]
-            let_in[k, leaves.leaf[bars]] &= inside
+                inside = leaves.tables[leaves.table[conditions] + place]
+            let_in[k, leaves.leaf[conditions]] &= inside
     assert sums_of(leaves, let_in).tolist() == case.margins(states).tolist()
 
 
