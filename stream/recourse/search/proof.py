@@ -179,7 +179,7 @@ def _branch_and_bound(  # noqa: C901  (a kernel, as in `leaf_boxes`)
         pending = 2
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def _meets(parts: Parts, leaf: int, box: NDArray[np.uint64]) -> bool:
     for at in range(parts.first_bound[leaf], parts.first_bound[leaf + 1]):
         k = parts.bound[at]
@@ -246,7 +246,7 @@ def _blame(
     return blamed, leaf
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def _apart(parts: Parts, leaf: int, k: int, target: NDArray[np.uint64]) -> bool:
     for word in range(parts.first_word[k], parts.first_word[k + 1]):
         if (parts.box[leaf, word] & target[word]) != 0:

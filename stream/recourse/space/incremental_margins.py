@@ -137,7 +137,7 @@ def _fill_violated(leaves: ReachableLeaves, moves: Moves, slot: int, option: int
                 violated[condition - begin] = not leaves.tables[leaves.table[condition] + option]
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def _add(
     leaves: ReachableLeaves, moves: Moves, sums: NDArray[np.float64], condition: int, m: int, weight: float
 ) -> None:

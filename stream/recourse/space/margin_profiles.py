@@ -128,13 +128,13 @@ def _table(forest: Forest, cells: Cells, j: int, node: int) -> NDArray[np.bool_]
     return to_left
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def missing_cell(trees: CellTrees, j: int) -> int:
     """The last cell of feature j: the missing value's, where there are several."""
     return trees.start[j + 1] - trees.start[j] - 1
 
 
-@numba.njit(cache=True, nogil=True, inline="always")  # passing a dozen arrays on costs more than the body
+@numba.njit(cache=True, nogil=True, forceinline=True)  # passing a dozen arrays on costs more than the body
 def goes_left(trees: CellTrees, node: int, cell: int) -> bool:
     """Whether a cell of the node's own feature goes left."""
     side = trees.side[node]
@@ -145,13 +145,13 @@ def goes_left(trees: CellTrees, node: int, cell: int) -> bool:
     return bool(cell <= trees.rank[node])
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def child(trees: CellTrees, node: int, row: NDArray[np.int32]) -> int:
     """The child of a node that a row of cells goes to."""
     return trees.left[node] if goes_left(trees, node, row[trees.feature[node]]) else trees.right[node]
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def weight_reached(trees: CellTrees, root: int, row: NDArray[np.int32]) -> float:
     """Walk a row of cells down the tree at `root`; return the weight of its leaf."""
     node = root
@@ -203,7 +203,7 @@ class _Waiting(NamedTuple):
     high: NDArray[np.int32]
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def _cells_leaving(trees: CellTrees, row: NDArray[np.int32], path: NDArray[np.int32], k: int) -> tuple[int, int]:
     """The first and last cell of its feature with which a row first leaves its path at path[k]."""
     j = trees.feature[path[k]]
@@ -218,7 +218,7 @@ def _cells_leaving(trees: CellTrees, row: NDArray[np.int32], path: NDArray[np.in
     return low, high
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def _add_side_trip(
     trees: CellTrees,
     row: NDArray[np.int32],

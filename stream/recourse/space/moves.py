@@ -103,37 +103,37 @@ def target_of(reach: PersonReach, state: NDArray[np.int32]) -> NDArray[np.float6
     return target
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def options_of(moves: Moves, slot: int) -> tuple[int, int]:
     """The first option of a slot, and the end of them."""
     return moves.start[slot], moves.start[slot + 1]
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def members_of(moves: Moves, u: int) -> tuple[int, int]:
     """The first member of a unit in `moves.members`, and the end of them."""
     return moves.first_member[u], moves.first_member[u + 1]
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def first_cell_of(moves: Moves, u: int, option: int) -> int:
     """Where the cells of a unit's alternative begin in `moves.cells`, one per member."""
     return moves.first_cell[u] + option * (moves.first_member[u + 1] - moves.first_member[u])
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def price_at(moves: Moves, slot: int, option: int) -> float:
     """The price of a slot's option."""
     return moves.price[moves.start[slot] + option]
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def moves_itself(moves: Moves, state: NDArray[np.int32], slot: int) -> bool:
     """Whether a slot has moved by itself: a feature that its unit has moved has no price of its own."""
     return state[slot] != moves.own[slot] and price_at(moves, slot, state[slot]) < np.inf
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def price_paid(moves: Moves, state: NDArray[np.int32], slot: int) -> float:
     """What a state pays for one slot: 0 where it has not moved by itself."""
     return price_at(moves, slot, state[slot]) if moves_itself(moves, state, slot) else 0.0

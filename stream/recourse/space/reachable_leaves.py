@@ -67,7 +67,7 @@ class _Movers(NamedTuple):
     member: NDArray[np.int64]
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def conditions_of_slot(leaves: ReachableLeaves, slot: int) -> tuple[int, int]:
     """The first condition of a slot, and the end of them."""
     return leaves.first_of_slot[slot], leaves.first_of_slot[slot + 1]
@@ -107,15 +107,18 @@ def reachable_leaves(joint: JointTrees, moves: Moves, searched: NDArray[np.int64
                 if depth == 0:
                     base[m] += trees.weight[node]
                     continue
-                found, tables = _with_room(found, count + depth), _with_room(tables, filled + tabled_options)
+                while found.shape[0] < count + depth:
+                    found = _doubled(found)
+                while tables.shape[0] < filled + tabled_options:
+                    tables = _doubled(tables)
                 end, filled_end = _add_conditions(
                     trees, moves, permitted, movers, is_table[m], path[:depth], went_left[:depth], found, count, tables, filled
                 )  # fmt: skip
                 if end == UNREACHABLE:
                     continue
                 found[count:end, LEAF], count, filled = leaves, end, filled_end
-                first_condition = _with_room(first_condition, leaves + 2)
-                model, weight = _with_room(model, leaves + 1), _with_room(weight, leaves + 1)
+                if leaves + 1 == first_condition.shape[0]:
+                    model, weight, first_condition = _doubled(model), _doubled(weight), _doubled(first_condition)
                 model[leaves], weight[leaves] = m, trees.weight[node]
                 leaves += 1
                 first_condition[leaves] = count
@@ -127,7 +130,7 @@ def reachable_leaves(joint: JointTrees, moves: Moves, searched: NDArray[np.int64
     )  # fmt: skip
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def _fork_or_leaf(trees: CellTrees, permitted: _Permitted, node: int) -> int:
     """Go down from a node to the next one where a person can go both ways, or to a leaf."""
     while trees.left[node] != INSIDE:
@@ -145,7 +148,7 @@ def _fork_or_leaf(trees: CellTrees, permitted: _Permitted, node: int) -> int:
     return node
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def _add_conditions(
     trees: CellTrees,
     moves: Moves,
@@ -174,7 +177,7 @@ def _add_conditions(
             met = _fill_table(trees, moves, movers, path[k:], went_left[k:], slot, tables[filled:])
             filled += moves.start[slot + 1] - moves.start[slot]
         else:
-            low, high, missing = _interval(trees, path[k:], went_left[k:], slot)
+            low, high, missing = _interval(trees, path, went_left, k, slot)
             missing = missing and permitted.missing[slot]
             found[count, LOW], found[count, HIGH], found[count, AT_MISSING] = low, high, missing
             found[count, TABLE] = NO_TABLE
@@ -185,13 +188,13 @@ def _add_conditions(
     return count, filled
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True, forceinline=True)
 def _interval(
-    trees: CellTrees, path: NDArray[np.int32], went_left: NDArray[np.bool_], j: int
+    trees: CellTrees, path: NDArray[np.int32], went_left: NDArray[np.bool_], first: int, j: int
 ) -> tuple[int, int, bool]:
-    """The first and last cell of feature j that lead along a path, and whether a missing value does."""
+    """The first and last cell of feature j that lead along path[first:], and whether a missing value does."""
     low, high, missing = 0, missing_cell(trees, j) - 1, True
-    for at in range(path.shape[0]):
+    for at in range(first, path.shape[0]):
         node = path[at]
         if trees.feature[node] == j:
             if went_left[at]:
@@ -230,14 +233,9 @@ def _fill_table(
 
 
 @numba.njit(cache=True, nogil=True)
-def _with_room(array: NDArray[Any], rows: int) -> NDArray[Any]:
-    """Give an array room for so many rows, by doubling it as often as it takes."""
-    capacity = array.shape[0]
-    while capacity < rows:
-        capacity = max(2 * capacity, INITIAL_CAPACITY)
-    if capacity == array.shape[0]:
-        return array
-    larger = np.empty((capacity, *array.shape[1:]), array.dtype)
+def _doubled(array: NDArray[Any]) -> NDArray[Any]:
+    """Give an array room for as many rows again, and for `INITIAL_CAPACITY` at least."""
+    larger = np.empty((max(2 * array.shape[0], INITIAL_CAPACITY), *array.shape[1:]), array.dtype)
     larger[: array.shape[0]] = array
     return larger
 

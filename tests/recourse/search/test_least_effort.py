@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream.recourse.search.least_effort import cheapened, least_effort
+from stream.recourse.search.least_effort import least_effort, polished
 from stream.recourse.space.moves import Moves, no_moves, price_of
 from tests.recourse.lenders import Library, Rows
 from tests.recourse.planted import CellsOfRow, Planted, Sort, planted
@@ -145,7 +145,7 @@ def test_polish_keeps_what_is_accepted_and_makes_it_no_dearer(library: Library, 
         first, end = asked.forest.trees.start[j : j + 2]
         cell[first:end] = np.inf
         cell[first + asked.own[j]] = 0.0
-    best = cheapened(asked.forest.trees, moves_to(asked.forest, asked.own, cell), asked.gap, start.copy())
+    best = polished(asked.forest.trees, moves_to(asked.forest, asked.own, cell), asked.gap, start.copy())
     assert asked.accepted[asked.place(best)]
     assert asked.price[asked.place(best)] <= asked.price[asked.place(start)]
     kept = frozen & (start != asked.own)

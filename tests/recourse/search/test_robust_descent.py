@@ -58,15 +58,15 @@ class Question:
         )
         people = int(rng.integers(0, 41))
         self.neighbourhood = Neighbourhood(
-            place=self.values(rng, (people, case.features)),
+            people=self.values(rng, (people, case.features)),
             nominal=rng.random(case.features) < 0.3,
-            row=self.values(rng, (case.features,)),
-            value=self.values(rng, (int(case.moves.start[case.features]),)),
-            of_cells=self.values(rng, (len(case.moves.cells),)),
+            own=self.values(rng, (case.features,)),
+            options=self.values(rng, (int(case.moves.start[case.features]),)),
+            cells=self.values(rng, (len(case.moves.cells),)),
         )
         for u, unit in enumerate(case.units):
             first = int(case.moves.first_cell[u])
-            self.neighbourhood.of_cells[first : first + len(unit)] = self.neighbourhood.row[list(unit)]
+            self.neighbourhood.cells[first : first + len(unit)] = self.neighbourhood.own[list(unit)]
 
     @staticmethod
     def values(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
@@ -87,17 +87,17 @@ class Question:
         case, neighbourhood = self.case, self.neighbourhood
         start = case.moves.start[: case.features] + state[: case.features]
         alone = state[: case.features] == case.moves.own[: case.features]
-        x = np.where(alone, neighbourhood.row, neighbourhood.value[start]).astype(np.float64)
+        x = np.where(alone, neighbourhood.own, neighbourhood.options[start]).astype(np.float64)
         for u, unit in enumerate(case.units):
             first = int(case.moves.first_cell[u]) + int(state[case.features + u]) * len(unit)
-            x[list(unit)] = neighbourhood.of_cells[first : first + len(unit)]
+            x[list(unit)] = neighbourhood.cells[first : first + len(unit)]
         return x
 
     def squares(self, state: CellsOfRow) -> list[float]:
         """The squared distances to everyone in the neighbourhood, in their order."""
         x, neighbourhood = self.place(state), self.neighbourhood
         found = []
-        for other in neighbourhood.place.astype(np.float64):
+        for other in neighbourhood.people.astype(np.float64):
             total = 0.0
             for a, b, nominal in zip(x, other, neighbourhood.nominal, strict=True):
                 if np.isnan(a) or np.isnan(b):
@@ -275,10 +275,10 @@ def test_where_nothing_else_has_a_price_it_costs_no_more_than_its_start(library:
 def test_a_value_far_from_everyone_s_misleads_nobody(library: Library, seed: int, wild: float) -> None:
     """Given a person with a value thousands of scales away, beside which float32 forgets other distances, the end is still worth what is said, and no worse than the start."""
     asked = Question(seed, library)
-    asked.neighbourhood.row[0] = wild
+    asked.neighbourhood.own[0] = wild
     for u, unit in enumerate(asked.case.units):
         first = int(asked.case.moves.first_cell[u])
-        asked.neighbourhood.of_cells[first : first + len(unit)] = asked.neighbourhood.row[list(unit)]
+        asked.neighbourhood.cells[first : first + len(unit)] = asked.neighbourhood.own[list(unit)]
     said, state = asked.descended(EXCHANGES_MAX)
     assert math.isclose(said, asked.worth(state), rel_tol=ROUNDING, abs_tol=1e-12)
     assert said <= asked.worth(asked.start) * (1 + ROUNDING)

@@ -20,8 +20,8 @@ from stream.recourse.search.tier_targets import (
     AIMED_RANKS_MAX,
     FIRST_CHUNK,
     TIERS,
-    Found,
     TierTarget,
+    TierTargets,
     prune,
     targets_of,
 )
@@ -49,7 +49,7 @@ class Query:
     cutoff: float
 
     @property
-    def outcome(self) -> Found:
+    def outcome(self) -> TierTargets:
         """What our search finds, or proves."""
         return targets_of(self.shop.model, self.reach, self.ranking, first=self.first, cutoff=self.cutoff)
 

@@ -28,7 +28,9 @@ def lets_in(case: Case, leaves: ReachableLeaves, condition: int) -> CellsOfRow:
     start = case.moves.start[leaves.slot[condition] :]
     places = int(start[1] - start[0])
     if leaves.table[condition] != NO_TABLE:
-        return np.flatnonzero(leaves.tables[leaves.table[condition] : leaves.table[condition] + places]).astype(np.int32)
+        return np.flatnonzero(leaves.tables[leaves.table[condition] : leaves.table[condition] + places]).astype(
+            np.int32
+        )
     missing = [places - 1] if leaves.at_missing[condition] else []
     return np.array([*range(int(leaves.low[condition]), int(leaves.high[condition]) + 1), *missing], np.int32)
 
