@@ -32,7 +32,7 @@ from stream.recourse.rules.units import Dependent, Link, Unit
 from stream.recourse.space.applicant import Applicant, UnitMember
 from stream.recourse.space.target_values import grid_origin, past_sentinels
 
-LINE_WAYS_MAX = 256  # of one line; where more cells lie along it, evenly spread ones of them
+LINE_STOPS_MAX = 256  # of one line; where more cells lie along it, evenly spread ones of them
 
 NOT_KNOWN = "a value that it moves with is not known"
 NO_RATIO = "what its ratio is divided by is not known, or not above zero"
@@ -155,9 +155,9 @@ class LinkedFeatures:
         cells = cells_of_members(self.members, values)
         first = first_of_each(cells)
         first = first[(cells[first] != own_cells).any(axis=1)]
-        if len(first) > LINE_WAYS_MAX:
+        if len(first) > LINE_STOPS_MAX:
             along = first[np.argsort(values[first, self.driver])]
-            first = along[np.linspace(0, len(along) - 1, LINE_WAYS_MAX).round().astype(np.int64)]
+            first = along[np.linspace(0, len(along) - 1, LINE_STOPS_MAX).round().astype(np.int64)]
         return values[first], cells[first]
 
 

@@ -74,7 +74,9 @@ def conditions_of_slot(leaves: ReachableLeaves, slot: int) -> tuple[int, int]:
 
 
 @numba.njit(cache=True, nogil=True)
-def reachable_leaves(joint: JointTrees, moves: Moves, searched: NDArray[np.int64]) -> ReachableLeaves:
+def reachable_leaves(  # noqa: C901  (one branch too many: the arrays that grow stay in one place)
+    joint: JointTrees, moves: Moves, searched: NDArray[np.int64]
+) -> ReachableLeaves:
     """Collect the leaves a person can reach. Shape: searched (models,): which models of `joint`, in that order."""
     trees, features, slots = joint.trees, joint.trees.by_rank.shape[0], moves.own.shape[0]
     permitted, movers = _permitted(trees, moves), _movers(moves, features)
@@ -149,7 +151,7 @@ def _fork_or_leaf(trees: CellTrees, permitted: _Permitted, node: int) -> int:
 
 
 @numba.njit(cache=True, nogil=True, forceinline=True)
-def _add_conditions(
+def _add_conditions(  # noqa: PLR0913, PLR0917  (inlined; compiled code has no objects to bundle them in)
     trees: CellTrees,
     moves: Moves,
     permitted: _Permitted,

@@ -76,8 +76,8 @@ def test_figures_are_those_of_the_code() -> None:
         f"a deviation is taken to be {robust_space.ASSUMED_DEVIATION:g} log odds",
         f"(at least {robust_targets.LEAST_COST:g})",
         f"a path of {margin_profiles.DEPTH_MAX:,} splits or more",
-        f"where {proof.BOXES_MAX:,} boxes did not suffice",
-        f"more than {linked_features.LINE_WAYS_MAX} stops",
+        f"where {proof.REGIONS_MAX:,} boxes did not suffice",
+        f"more than {linked_features.LINE_STOPS_MAX} stops",
         f"from the {scale.TAIL:g}th to the {100 - scale.TAIL:g}th percentile",
     ):
         assert told in TOLD, told

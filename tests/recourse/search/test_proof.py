@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from stream.recourse.rules.feature_rule import Mutability
 from stream.recourse.search.proof import Proof, prove, prove_for
-from stream.recourse.space import leaf_regions as leaf_boxes
-from stream.recourse.space.leaf_regions import Together
+from stream.recourse.space import leaf_regions
+from stream.recourse.space.leaf_regions import UnitCells
 from stream.recourse.space.person_reach import PersonReach, person_reach
 from tests.recourse.category_lenders import category_lender
 from tests.recourse.lenders import LENDERS, Approve, Lender, Library, Rows, lender
@@ -33,7 +33,7 @@ class Question:
     forest: Planted
     own: CellsOfRow
     permitted: Permitted
-    units: tuple[Together, ...]
+    units: tuple[UnitCells, ...]
 
     def every(self) -> CellsOfRow:
         """All rows within reach. Shape: (n, features)."""
@@ -49,7 +49,7 @@ class Question:
         rows = [{j: cell for way in chosen for j, cell in way.items()} for chosen in product(*ways)]
         return np.array([[row[j] for j in range(len(self.own))] for row in rows], np.int32)
 
-    def ask(self, goal: float, *, boxes_max: int = ENOUGH) -> Proof:
+    def ask(self, goal: float, *, regions_max: int = ENOUGH) -> Proof:
         """Ask for rows whose leaves sum to `goal`."""
         forest, sign = self.forest, self.forest.sign
         return prove(
@@ -60,7 +60,7 @@ class Question:
             cutoff=sign * goal,
             sign=sign,
             units=self.units,
-            boxes_max=boxes_max,
+            regions_max=regions_max,
         )
 
 
@@ -72,11 +72,11 @@ def question(seed: int, library: Library, *, trees: int = 12) -> Question:
     )
     counts = [forest.cells.count(j) for j in range(len(sorts))]
     own = np.array([rng.integers(count) for count in counts], np.int32)
-    units: tuple[Together, ...] = ()
+    units: tuple[UnitCells, ...] = ()
     if len(sorts) > 1 and rng.random() < 0.5:
         members = tuple(sorted(rng.permutation(len(sorts))[:2].tolist()))
         others = [[int(rng.integers(counts[j])) for j in members] for _ in range(int(rng.integers(0, 9)))]
-        units = (Together(members, np.array([own[list(members)].tolist(), *others], np.int32)),)
+        units = (UnitCells(members, np.array([own[list(members)].tolist(), *others], np.int32)),)
     permitted = rng.random(int(forest.trees.start[-1])) < rng.choice([0.0, 0.3, 0.8, 1.0])
     return Question(forest=forest, own=own, permitted=permitted, units=units)
 
@@ -93,12 +93,12 @@ def test_it_says_what_trying_everything_says(library: Library, seed: int) -> Non
     found = asked.ask(greatest)
     assert found.outcome == "found"
     assert found.cells is not None
-    assert found.ways is not None
+    assert found.alternatives is not None
     assert set(sums[(every == found.cells).all(axis=1)].tolist()) == {greatest}
-    for unit, way in zip(asked.units, found.ways.tolist(), strict=True):
-        assert found.cells[list(unit.members)].tolist() == unit.cells[way].tolist()
+    for unit, taken in zip(asked.units, found.alternatives.tolist(), strict=True):
+        assert found.cells[list(unit.members)].tolist() == unit.cells[taken].tolist()
     again = asked.ask(greatest)
-    assert (again.cells is not None, again.boxes) == (True, found.boxes)
+    assert (again.cells is not None, again.regions) == (True, found.regions)
     assert again.cells is not None
     assert again.cells.tobytes() == found.cells.tobytes()
     assert asked.ask(greatest + 1 / 8)[:3] == ("none", None, None)
@@ -106,33 +106,33 @@ def test_it_says_what_trying_everything_says(library: Library, seed: int) -> Non
 
 @LIBRARIES
 @settings(max_examples=100, deadline=None)
-@given(seed=SEEDS, boxes_max=st.integers(1, 9), share=st.floats(0.0, 1.2))
+@given(seed=SEEDS, regions_max=st.integers(1, 9), share=st.floats(0.0, 1.2))
 def test_a_small_budget_is_kept_and_makes_no_claim_that_a_large_one_denies(
-    library: Library, seed: int, boxes_max: int, share: float
+    library: Library, seed: int, regions_max: int, share: float
 ) -> None:
-    """Given a budget of a few boxes, no more are looked at, and whatever is said of a goal is true; what is open stays unknown."""
+    """Given a budget of a few regions, no more are searched, and whatever is said of a goal is true; what is open stays unknown."""
     asked = question(seed, library)
     sums = asked.forest.sums(asked.every())
     goal = float(np.round(8 * (sums.min() + share * np.ptp(sums))) / 8)
-    said = asked.ask(goal, boxes_max=boxes_max)
-    assert 1 <= said.boxes <= boxes_max
+    said = asked.ask(goal, regions_max=regions_max)
+    assert 1 <= said.regions <= regions_max
     assert said.outcome in {"found" if (sums >= goal).any() else "none", "unknown"}
 
 
 @LIBRARIES
-def test_one_box_is_enough_for_some_and_not_for_others(library: Library) -> None:
-    """Given 200 forests, the least goal out of reach and a budget of one box, both "none" and "unknown" are said, and with what is enough "none" alone; the largest needs more than ten boxes."""
-    said, boxes = [], []
+def test_one_region_is_enough_for_some_and_not_for_others(library: Library) -> None:
+    """Given 200 forests, the least goal out of reach and a budget of one region, both "none" and "unknown" are said, and with what is enough "none" alone; the largest needs more than ten regions."""
+    said, regions = [], []
     for seed in range(200):
         asked = question(seed, library, trees=60)
         goal = float(asked.forest.sums(asked.every()).max()) + 1 / 8
-        said.append(asked.ask(goal, boxes_max=1).outcome)
+        said.append(asked.ask(goal, regions_max=1).outcome)
         settled = asked.ask(goal)
-        boxes.append(settled.boxes)
+        regions.append(settled.regions)
         assert settled.outcome == "none"
-        assert (said[-1] == "none") == (boxes[-1] == 1)
+        assert (said[-1] == "none") == (regions[-1] == 1)
     assert set(said) == {"none", "unknown"}
-    assert max(boxes) > 10
+    assert max(regions) > 10
 
 
 @LIBRARIES
@@ -145,11 +145,11 @@ def test_whoever_may_more_has_no_less(library: Library, seed: int, more: int, sh
     goal = float(np.round(8 * (sums.min() + share * np.ptp(sums))) / 8)
     wider = asked.permitted | (np.random.default_rng(more).random(len(asked.permitted)) < 0.5)
     freer = dataclasses.replace(asked, permitted=wider)
-    for boxes_max in (3, ENOUGH):
-        if asked.ask(goal, boxes_max=boxes_max).outcome != "none":
-            assert freer.ask(goal, boxes_max=boxes_max).outcome != "none" or not (sums >= goal).any()
-        if freer.ask(goal, boxes_max=boxes_max).outcome == "none":
-            assert asked.ask(goal, boxes_max=ENOUGH).outcome == "none"
+    for regions_max in (3, ENOUGH):
+        if asked.ask(goal, regions_max=regions_max).outcome != "none":
+            assert freer.ask(goal, regions_max=regions_max).outcome != "none" or not (sums >= goal).any()
+        if freer.ask(goal, regions_max=regions_max).outcome == "none":
+            assert asked.ask(goal, regions_max=ENOUGH).outcome == "none"
 
 
 def reach_with(shop: Lender, row: npt.NDArray[np.float64], movable: list[int]) -> PersonReach:
@@ -224,9 +224,9 @@ def test_many_cells_of_a_feature_are_all_seen(library: Library) -> None:
 
 
 def test_what_is_too_large_to_be_looked_at_stays_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given a forest whose boxes would take more memory than there is for them, nothing is claimed."""
+    """Given a forest whose regions would take more memory than there is for them, nothing is claimed."""
     asked = question(2, "xgboost", trees=60)
     goal = float(asked.forest.sums(asked.every()).max()) + 1
     assert asked.ask(goal).outcome == "none"
-    monkeypatch.setattr(leaf_boxes, "WORDS_MAX", 8)
+    monkeypatch.setattr(leaf_regions, "WORDS_MAX", 8)
     assert asked.ask(goal) == ("unknown", None, None, 0)

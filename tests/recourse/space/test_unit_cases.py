@@ -12,7 +12,7 @@ import pytest
 from stream.forest.cells import Cells
 from stream.recourse.rules.features import FeatureRules, read_features
 from stream.recourse.space.grouped_features import COMBINATIONS_MAX
-from stream.recourse.space.linked_features import LINE_WAYS_MAX, NO_RATIO, NOT_KNOWN
+from stream.recourse.space.linked_features import LINE_STOPS_MAX, NO_RATIO, NOT_KNOWN
 from stream.recourse.space.person_reach import DEPENDS, GROUP, IMMUTABLE, STAYS, UNKNOWN_DIRECTION, UNSEEN, PersonReach
 from tests.recourse.unit_people import Person, Rows
 
@@ -283,7 +283,7 @@ def test_numbers_go_by_their_cells() -> None:
 @pytest.mark.parametrize("kind", ["group", "line"])
 def test_alternatives_are_bounded(kind: str) -> None:
     """Given more combinations than a unit may have, a group keeps the commonest, a line evenly spread ones with both ends."""
-    many = 2 * max(COMBINATIONS_MAX, LINE_WAYS_MAX)
+    many = 2 * max(COMBINATIONS_MAX, LINE_STOPS_MAX)
     cuts = [k + 0.5 for k in range(many)]
     if kind == "group":
         text = "".join(f'[{name}]\ntype = "integer"\nmutability = "mutable"\ngroup = "g"\n' for name in "ab")
@@ -293,7 +293,7 @@ def test_alternatives_are_bounded(kind: str) -> None:
         return
     text = '[a]\ntype = "integer"\nmutability = "mutable"\n[b]\ntype = "integer"\nmutability = "mutable"\nfollows = "a"\nfactor = 1\n'
     found = ways(person_of(text, ("a", "b"), [0.0, 0.0], [cuts, cuts]))
-    assert len(found) == LINE_WAYS_MAX
+    assert len(found) == LINE_STOPS_MAX
     assert (found[0], found[-1]) == ([1.0, 1.0], [float(many)] * 2)
     assert {int(b[0] - a[0]) for a, b in pairwise(found)} <= {2, 3}
 
