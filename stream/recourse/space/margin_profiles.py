@@ -131,7 +131,7 @@ def _table(forest: Forest, cells: Cells, j: int, node: int) -> NDArray[np.bool_]
 @numba.njit(cache=True, nogil=True, forceinline=True)
 def missing_cell(trees: CellTrees, j: int) -> int:
     """The last cell of feature j: the missing value's, where there are several."""
-    return trees.start[j + 1] - trees.start[j] - 1
+    return int(trees.start[j + 1] - trees.start[j] - 1)
 
 
 @numba.njit(cache=True, nogil=True, forceinline=True)  # passing a dozen arrays on costs more than the body
@@ -148,7 +148,7 @@ def goes_left(trees: CellTrees, node: int, cell: int) -> bool:
 @numba.njit(cache=True, nogil=True, forceinline=True)
 def child(trees: CellTrees, node: int, row: NDArray[np.int32]) -> int:
     """The child of a node that a row of cells goes to."""
-    return trees.left[node] if goes_left(trees, node, row[trees.feature[node]]) else trees.right[node]
+    return int(trees.left[node] if goes_left(trees, node, row[trees.feature[node]]) else trees.right[node])
 
 
 @numba.njit(cache=True, nogil=True, forceinline=True)

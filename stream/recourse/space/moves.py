@@ -118,13 +118,13 @@ def members_of(moves: Moves, u: int) -> tuple[int, int]:
 @numba.njit(cache=True, nogil=True, forceinline=True)
 def first_cell_of(moves: Moves, u: int, option: int) -> int:
     """Where the cells of a unit's alternative begin in `moves.cells`, one per member."""
-    return moves.first_cell[u] + option * (moves.first_member[u + 1] - moves.first_member[u])
+    return int(moves.first_cell[u] + option * (moves.first_member[u + 1] - moves.first_member[u]))
 
 
 @numba.njit(cache=True, nogil=True, forceinline=True)
 def price_at(moves: Moves, slot: int, option: int) -> float:
     """The price of a slot's option."""
-    return moves.price[moves.start[slot] + option]
+    return float(moves.price[moves.start[slot] + option])
 
 
 @numba.njit(cache=True, nogil=True, forceinline=True)

@@ -175,8 +175,8 @@ def test_a_tax_follows_an_income() -> None:
     person = person_of(WORK, ("income", "tax"), [2000.0, 400.0], [[2050.0, 2450.0], [460.0]])
     assert ways(person) == [[2100.0, 431.0], [2200.0, 461.0], [2500.0, 553.0]]
     assert ways(dataclasses.replace(person, row=np.array([math.nan, 400.0]))) == []
-    assert person.reach().unable == (None,)
-    assert dataclasses.replace(person, row=np.array([2000.0, math.nan])).reach().unable == (NOT_KNOWN,)
+    assert person.reach().obstacles == (None,)
+    assert dataclasses.replace(person, row=np.array([2000.0, math.nan])).reach().obstacles == (NOT_KNOWN,)
 
 
 def test_a_follower_out_of_range_or_against_its_label_holds_its_driver() -> None:
