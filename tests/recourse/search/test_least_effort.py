@@ -38,9 +38,9 @@ class Puzzle:
 
     def price_of(self, cells: CellsOfRow) -> float:
         """What a permitted row costs."""
-        return float(self.price[self.place(cells)])
+        return float(self.price[self.index(cells)])
 
-    def place(self, cells: CellsOfRow) -> int:
+    def index(self, cells: CellsOfRow) -> int:
         """Where a row stands among all that are permitted. Fails for one that is not."""
         return int(np.flatnonzero((self.every == cells).all(axis=1))[0])
 
@@ -91,7 +91,7 @@ def test_what_is_found_is_permitted_accepted_and_costs_what_is_said(library: Lib
     if found is None:
         assert not asked.accepted[(asked.every != asked.own).sum(axis=1) <= 1].any()
         return
-    assert asked.accepted[asked.place(found)]
+    assert asked.accepted[asked.index(found)]
     assert price_of(asked.moves, found) == asked.price_of(found) >= asked.best
     again = least_effort(asked.forest.trees, asked.moves, asked.gap)
     assert again is not None
@@ -146,10 +146,10 @@ def test_polish_keeps_what_is_accepted_and_makes_it_no_dearer(library: Library, 
         cell[first:end] = np.inf
         cell[first + asked.own[j]] = 0.0
     best = polished(asked.forest.trees, moves_to(asked.forest, asked.own, cell), asked.gap, start.copy())
-    assert asked.accepted[asked.place(best)]
-    assert asked.price[asked.place(best)] <= asked.price[asked.place(start)]
+    assert asked.accepted[asked.index(best)]
+    assert asked.price[asked.index(best)] <= asked.price[asked.index(start)]
     kept = frozen & (start != asked.own)
     assert best[kept].tolist() == start[kept].tolist()
-    beside = (asked.every != best).sum(axis=1) == 1
-    beside &= (asked.every[:, frozen] == best[frozen]).all(axis=1) & asked.accepted
-    assert asked.price[asked.place(best)] <= asked.price[beside].min(initial=np.inf)
+    neighbours = (asked.every != best).sum(axis=1) == 1
+    neighbours &= (asked.every[:, frozen] == best[frozen]).all(axis=1) & asked.accepted
+    assert asked.price[asked.index(best)] <= asked.price[neighbours].min(initial=np.inf)

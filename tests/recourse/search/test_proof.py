@@ -39,14 +39,14 @@ class Question:
         """All rows within reach. Shape: (n, features)."""
         start = self.forest.trees.start
         together = {j for unit in self.units for j in unit.members}
-        ways: list[list[dict[int, int]]] = [
-            [dict(zip(unit.members, way, strict=True)) for way in unit.cells.tolist()] for unit in self.units
+        choices: list[list[dict[int, int]]] = [
+            [dict(zip(unit.members, cells, strict=True)) for cells in unit.cells.tolist()] for unit in self.units
         ]
         for j in set(range(len(self.own))) - together:
             open_to = self.permitted[start[j] : start[j + 1]].copy()
             open_to[self.own[j]] = True
-            ways.append([{j: int(cell)} for cell in np.flatnonzero(open_to)])
-        rows = [{j: cell for way in chosen for j, cell in way.items()} for chosen in product(*ways)]
+            choices.append([{j: int(cell)} for cell in np.flatnonzero(open_to)])
+        rows = [{j: cell for choice in chosen for j, cell in choice.items()} for chosen in product(*choices)]
         return np.array([[row[j] for j in range(len(self.own))] for row in rows], np.int32)
 
     def ask(self, goal: float, *, regions_max: int = ENOUGH) -> Proof:
@@ -85,7 +85,7 @@ def question(seed: int, library: Library, *, trees: int = 12) -> Question:
 @settings(max_examples=200, deadline=None)
 @given(seed=SEEDS)
 def test_it_says_what_trying_everything_says(library: Library, seed: int) -> None:
-    """Given any forest, row, permitted cells and unit, the greatest sum within reach is found, at a way of the unit that the proof names, and an eighth more is proven to be out of reach; asked again it says the same."""
+    """Given any forest, row, permitted cells and unit, the greatest sum within reach is found, at an alternative of the unit that the proof names, and an eighth more is proven to be out of reach; asked again it says the same."""
     asked = question(seed, library)
     every = asked.every()
     sums = asked.forest.sums(every)
@@ -164,17 +164,17 @@ def reach_with(shop: Lender, row: npt.NDArray[np.float64], movable: list[int]) -
 
 def targets_within(reach: PersonReach) -> Rows:
     """Every target that a person can reach, the own row among them. Shape: (n, features)."""
-    ways: list[list[tuple[list[int], list[float]]]] = []
+    choices: list[list[tuple[list[int], list[float]]]] = []
     for u, unit in enumerate(reach.cell_targets.units):
         members = [one.j for one in unit.members]
-        ways.append([(members, values) for values in reach.alternatives.of(u)[1].tolist()])
+        choices.append([(members, values) for values in reach.alternatives.of(u)[1].tolist()])
     for j in np.flatnonzero(reach.cell_targets.alone).tolist():
         first, end = reach.cell_targets.start[j : j + 2]
         target_value = reach.target_value[first:end]
         others = [k for k in range(end - first) if k != reach.cells[j] and not np.isnan(target_value[k])]
-        ways.append([([j], [float(value)]) for value in [reach.row[j], *target_value[others]]])
-    rows = np.repeat(reach.row[None], int(np.prod([len(way) for way in ways])), axis=0)
-    for row, chosen in zip(rows, product(*ways), strict=True):
+        choices.append([([j], [float(value)]) for value in [reach.row[j], *target_value[others]]])
+    rows = np.repeat(reach.row[None], int(np.prod([len(choice) for choice in choices])), axis=0)
+    for row, chosen in zip(rows, product(*choices), strict=True):
         for at, values in chosen:
             row[at] = values
     return rows

@@ -138,8 +138,8 @@ def test_a_state_costs_its_efforts_and_an_action_for_each_feature(person: Person
 
 @settings(max_examples=100, deadline=None)
 @given(person=people())
-def test_a_place_has_a_price_where_the_rules_let_one_go(person: Person) -> None:
-    """Given anyone, a feature that moves alone has a price where it has a target_value value and at its own place, one that moves with others only there; every alternative of a unit has one."""
+def test_an_option_has_a_price_where_the_rules_permit_it(person: Person) -> None:
+    """Given anyone, a feature that moves alone has a price where it has a target_value value and at its own option, one that moves with others only there; every alternative of a unit has one."""
     reach = person.reach()
     moves, cell_targets = moves_of(reach, ACTION), reach.cell_targets
     for slot in range(len(moves.own)):
@@ -158,15 +158,15 @@ def test_a_place_has_a_price_where_the_rules_let_one_go(person: Person) -> None:
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_a_unit_takes_its_members_along(library: Library, seed: int) -> None:
-    """Given any moves in any order, a state holds the cells that the last move of each slot put there, and costs what each slot's place does."""
+    """Given any moves in any order, a state holds the cells that the last move of each slot put there, and costs what each slot's option does."""
     rng = np.random.default_rng(seed)
     case = case_at_random(rng, library, models=1)
     state, wanted = case.moves.own.copy(), case.moves.own.copy()
     for _ in range(6):
         slot = int(rng.integers(len(state)))
-        place = int(rng.choice(case.places(slot)))
-        move(case.moves, case.features, state, slot, place)
-        wanted = case.after(wanted, slot, place)
+        option = int(rng.choice(case.options(slot)))
+        move(case.moves, case.features, state, slot, option)
+        wanted = case.after(wanted, slot, option)
         assert state.tolist() == wanted.tolist()
         assert price_of(case.moves, state) == case.paid(state)
 
@@ -183,10 +183,10 @@ def test_sum_and_gains_are_those_that_scoring_the_rows_gives(library: Library, s
     [own] = case.sums(0, state[None])
     assert gains_of(model.trees, moves, state, gains) == own
     for slot in range(len(state)):
-        for place in range(int(moves.start[slot + 1] - moves.start[slot])):
-            if slot >= case.features or not case.cells.is_missing(slot, place):
-                [moved] = case.sums(0, case.after(state, slot, place)[None])
-                assert gains[moves.start[slot] + place] == moved - own
+        for option in range(int(moves.start[slot + 1] - moves.start[slot])):
+            if slot >= case.features or not case.cells.is_missing(slot, option):
+                [moved] = case.sums(0, case.after(state, slot, option)[None])
+                assert gains[moves.start[slot] + option] == moved - own
 
 
 @PAIRS
@@ -206,20 +206,20 @@ def test_gains_of_units_are_those_of_the_rows_that_people_are_told(library: Libr
         assert abs(total - own) <= bound
         for slot in range(len(moves.own)):
             first, end = moves.start[slot : slot + 2]
-            for place in np.flatnonzero(np.isfinite(moves.price[first:end])).tolist():
-                if slot < len(cells) and place == moves.own[slot]:
+            for option in np.flatnonzero(np.isfinite(moves.price[first:end])).tolist():
+                if slot < len(cells) and option == moves.own[slot]:
                     continue
                 state = moves.own.copy()
-                move(moves, len(cells), state, slot, place)
+                move(moves, len(cells), state, slot, option)
                 target = model.cells.of(target_of(reach, state)[None])
-                assert abs(gains[first + place] - (forest.sums(target)[0] - own)) <= bound
-                of_units += slot >= len(cells) and bool(gains[first + place])
+                assert abs(gains[first + option] - (forest.sums(target)[0] - own)) <= bound
+                of_units += slot >= len(cells) and bool(gains[first + option])
     assert of_units > 20
 
 
 @LIBRARIES
 def test_who_may_go_nowhere_has_one_state(library: Library) -> None:
-    """Given no moves, each slot has its own place alone, at no price."""
+    """Given no moves, each slot has its own option alone, at no price."""
     case = case_at_random(np.random.default_rng(1), library, models=1)
     moves = no_moves(case.models[0].trees)
     assert np.isfinite(moves.price).sum() == len(moves.own) == case.features

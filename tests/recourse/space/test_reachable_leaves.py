@@ -23,15 +23,15 @@ SEEDS = st.integers(0, 2**32 - 1)
 STATES = 200
 
 
-def lets_in(case: Case, leaves: ReachableLeaves, condition: int) -> CellsOfRow:
-    """The places of a condition's slot that it lets in, read off as the docstring says."""
+def meets(case: Case, leaves: ReachableLeaves, condition: int) -> CellsOfRow:
+    """The options of a condition's slot that it lets in, read off as the docstring says."""
     start = case.moves.start[leaves.slot[condition] :]
-    places = int(start[1] - start[0])
+    options = int(start[1] - start[0])
     if leaves.table[condition] != NO_TABLE:
-        return np.flatnonzero(leaves.tables[leaves.table[condition] : leaves.table[condition] + places]).astype(
+        return np.flatnonzero(leaves.tables[leaves.table[condition] : leaves.table[condition] + options]).astype(
             np.int32
         )
-    missing = [places - 1] if leaves.at_missing[condition] else []
+    missing = [options - 1] if leaves.at_missing[condition] else []
     return np.array([*range(int(leaves.low[condition]), int(leaves.high[condition]) + 1), *missing], np.int32)
 
 
@@ -41,18 +41,20 @@ def conditions_of(leaves: ReachableLeaves, leaf: int) -> list[int]:
     return found
 
 
-def open_in(case: Case, leaves: ReachableLeaves, states: CellsOfRow) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
+def leaves_met(
+    case: Case, leaves: ReachableLeaves, states: CellsOfRow
+) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
     """Whether each state is let in by all conditions of each leaf. Shape: (n, leaves)."""
     found = np.ones((len(states), len(leaves.weight)), np.bool_)
     for condition, leaf in enumerate(leaves.leaf.tolist()):
-        found[:, leaf] &= np.isin(states[:, leaves.slot[condition]], lets_in(case, leaves, condition))
+        found[:, leaf] &= np.isin(states[:, leaves.slot[condition]], meets(case, leaves, condition))
     return found
 
 
-def sums_of(leaves: ReachableLeaves, let_in: np.ndarray[tuple[int, int], np.dtype[np.bool_]]) -> Rows:
+def sums_of(leaves: ReachableLeaves, met: np.ndarray[tuple[int, int], np.dtype[np.bool_]]) -> Rows:
     """What a state amounts to: base, and the leaves that let it in. Shape: (n, models)."""
     of = np.arange(len(leaves.base))[:, None] == leaves.model
-    found: Rows = leaves.base + np.where(let_in, leaves.weight, 0.0) @ of.T.astype(np.float64)
+    found: Rows = leaves.base + np.where(met, leaves.weight, 0.0) @ of.T.astype(np.float64)
     return found
 
 
@@ -64,10 +66,10 @@ def test_leaves_say_of_every_state_what_the_models_do(library: Library, seed: in
     rng = np.random.default_rng(seed)
     case = case_at_random(rng, library, models=models)
     leaves, states = case.leaves(), case.some_states(rng, STATES)
-    let_in = open_in(case, leaves, states)
-    assert sums_of(leaves, let_in).tolist() == case.margins(states).tolist()
+    met = leaves_met(case, leaves, states)
+    assert sums_of(leaves, met).tolist() == case.margins(states).tolist()
     for m, model in enumerate(case.models):
-        counts = let_in[:, leaves.model == m].sum(axis=1)
+        counts = met[:, leaves.model == m].sum(axis=1)
         assert len(set(counts.tolist())) == 1
         assert counts[0] <= model.forest.trees
 
@@ -97,7 +99,7 @@ def test_conditions_are_listed_by_leaf_and_by_slot(library: Library, seed: int, 
 def permit_between(case: Case) -> None:
     """Permit what lies between the least and the greatest permitted cell of each feature that moves alone; from missing, all."""
     for slot in range(case.features):
-        known = [place for place in case.places(slot) if not case.cells.is_missing(slot, place)]
+        known = [option for option in case.options(slot) if not case.cells.is_missing(slot, option)]
         if any(slot in unit for unit in case.units) or case.cells.count(slot) == 1:
             continue
         if case.cells.is_missing(slot, int(case.moves.own[slot])):
@@ -115,7 +117,7 @@ def test_what_nobody_can_reach_is_not_listed(library: Library, seed: int, models
     permit_between(case)
     leaves = case.leaves()
     for condition, slot in enumerate(leaves.slot.tolist()):
-        assert {*case.places(slot)} & {*lets_in(case, leaves, condition).tolist()}
+        assert {*case.options(slot)} & {*meets(case, leaves, condition).tolist()}
 
 
 @LIBRARIES
@@ -183,7 +185,7 @@ def test_only_those_asked_are_listed_and_in_their_order(library: Library, seed: 
     case = case_at_random(rng, library, models=models)
     asked = rng.permutation(models)[: int(rng.integers(1, models + 1))]
     leaves, states = reachable_leaves(case.joint, case.moves, asked), case.some_states(rng, STATES)
-    assert sums_of(leaves, open_in(case, leaves, states)).tolist() == case.margins(states)[:, asked].tolist()
+    assert sums_of(leaves, leaves_met(case, leaves, states)).tolist() == case.margins(states)[:, asked].tolist()
     whole = case.leaves()
     for k, m in enumerate(asked.tolist()):
         assert leaves.weight[leaves.model == k].tolist() == whole.weight[whole.model == m].tolist()
@@ -202,15 +204,15 @@ def test_more_leaves_than_there_is_room_for_at_first() -> None:
     leaves = case.leaves()
     assert min(len(leaves.weight), len(leaves.leaf), len(leaves.tables)) > INITIAL_CAPACITY
     states = np.array([case.state(np.random.default_rng(k)) for k in range(5)])
-    let_in = np.ones((len(states), len(leaves.weight)), np.bool_)
+    met = np.ones((len(states), len(leaves.weight)), np.bool_)
     for slot in range(2):
         conditions = np.arange(*leaves.first_of_slot[slot : slot + 2])
-        for k, place in enumerate(states[:, slot].tolist()):
-            inside = (leaves.low[conditions] <= place) & (place <= leaves.high[conditions])
+        for k, option in enumerate(states[:, slot].tolist()):
+            inside = (leaves.low[conditions] <= option) & (option <= leaves.high[conditions])
             if slot == 1:
-                inside = leaves.tables[leaves.table[conditions] + place]
-            let_in[k, leaves.leaf[conditions]] &= inside
-    assert sums_of(leaves, let_in).tolist() == case.margins(states).tolist()
+                inside = leaves.tables[leaves.table[conditions] + option]
+            met[k, leaves.leaf[conditions]] &= inside
+    assert sums_of(leaves, met).tolist() == case.margins(states).tolist()
 
 
 def tree_of_all_cells(k: int) -> list[SavedNode]:
