@@ -30,7 +30,7 @@ from stream.recourse.space.margin_profiles import CellTrees, is_searchable
 from stream.recourse.space.person_reach import PersonReach
 
 REGIONS_MAX = 5_000  # searched for one person before the outcome is "unknown"; by judgement, see docs/recourse.md
-OTHER_ROUNDINGS = 4  # half epsilons lost in the goal and the base margin, counted generously
+OTHER_ROUNDINGS = 4  # additions besides the trees', in the goal and the base margin: more than there are
 
 Outcome: TypeAlias = Literal["none", "found", "unknown"]
 _NONE, _FOUND, _UNKNOWN, _UNDECIDED = 0, 1, 2, 3

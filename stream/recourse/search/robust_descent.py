@@ -32,9 +32,7 @@ from stream.recourse.space.reachable_leaves import ReachableLeaves
 ROUNDS_MAX = 60  # moves and exchanges of one descent
 EXCHANGES_MAX = 10  # searches for an exchange in one descent, each from every move taken back
 NEIGHBOURS = 32  # people to whom a move's distance is measured: the nearest, found anew after each move
-LEAST_STEP = (
-    1e-9  # of the objective (scales of effort): float64 rounding of its sums stays far below, so no step is noise
-)
+LEAST_STEP = 1e-9  # of the objective, in scales of effort: a smaller gain may be rounding alone
 
 
 class Objective(NamedTuple):

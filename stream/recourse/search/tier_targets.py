@@ -31,17 +31,11 @@ from stream.recourse.space.moves import Moves, moves_of, state_of, target_of
 from stream.recourse.space.person_reach import PersonReach
 
 TIERS: tuple[TierName, ...] = ("near", "mid", "far")
-FIRST_CHUNK, CHUNK_MAX = (
-    16,
-    1024,
-)  # comparators projected and scored at once: most walks stop in the first few. By judgement
-AIMED_RANKS_MAX = (
-    128  # ranks in which a tier looks for its tercile's least score before any accepted one will do; by judgement
-)
-SLACK_ULPS = (
-    2.0  # ulps of the model's dtype at its largest sum, aimed past the cutoff: float64 sums differ by about that
-)
-SLACK_DOUBLINGS_MAX = 8  # of that, while the model declines what was found; by judgement
+# Bounds chosen by judgement.
+FIRST_CHUNK, CHUNK_MAX = 16, 1024  # comparators projected and scored at once: most walks stop in the first few
+AIMED_RANKS_MAX = 128  # ranks in which a tier looks for its tercile's least score; after them any accepted one will do
+SLACK_ULPS = 2.0  # of the model's dtype at its largest sum: aimed past the cutoff, for kernels sum in float64
+SLACK_DOUBLINGS_MAX = 8  # while the model declines what was found
 
 _Ranked: TypeAlias = tuple[int, int, NDArray[np.float64]]  # rank, comparator (its row in the matrix), target
 

@@ -1,7 +1,7 @@
 """Groups: features that may only take combinations that several people of the pool have.
 
-A combination holds the values of categories and integers, and the cells of other numbers: education and its years must be
-somebody's, while a limit of 4,210.37 is private to somebody, so only its cell counts.
+A combination holds the values of categories and integers, and the cells of other numbers: education and its
+years must occur together, while a limit of 4,210.37 would identify somebody, so only its cell counts.
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ class LinkedFeatures:
     def _stops(self, formulas: Sequence[Formula], row: NDArray[np.float64]) -> NDArray[np.float64]:
         """The driver's values, to within a double, at which a member enters another cell."""
         at, up, down = row[self.members[self.driver].j], self.upward[self.driver], self.downward[self.driver]
-        # Beside its own value too: there a recorded ratio that disagrees with its parts is put right.
+        # Beside its own value too, where a recorded ratio that disagrees with its parts is corrected.
         stops = [up[up > at], down[down < at], np.array([at])]
         for k, formula in zip(self.positions, formulas, strict=True):
             step, begins = self.members[k].rule.step or 0.0, formula.begins()

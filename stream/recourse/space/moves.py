@@ -62,9 +62,9 @@ def without(moves: Moves, slot: int) -> Moves:
 
 def no_moves(trees: CellTrees) -> Moves:
     """Give the moves of a person whom nothing is permitted."""
-    features, places = len(trees.by_rank), int(trees.start[-1])
+    features = len(trees.by_rank)
     own, starts = np.zeros(features, np.int32), np.zeros(1, np.int64)
-    price = np.full(places, np.inf)
+    price = np.full(int(trees.start[-1]), np.inf)
     price[trees.start[:-1]] = 0.0
     empty = np.empty(0, np.int32)
     return Moves(trees.start, own, price, starts, empty, starts, empty)

@@ -18,9 +18,7 @@ from stream.forest.cells import Cells
 from stream.recourse.comparators.leaf_matrix import LeafMatrix
 from stream.recourse.rules.feature_rule import FeatureRule
 
-VALUES_TRIED = (
-    3  # from a cell's end inward, besides one per sentinel, before it counts as holding none; rounding needs two
-)
+VALUES_TRIED = 3  # from a cell's end inward, besides one per sentinel, before the cell counts as empty; by judgement
 
 
 def target_values(rule: FeatureRule, cells: Cells, matrix: LeafMatrix, j: int) -> NDArray[np.float64]:
