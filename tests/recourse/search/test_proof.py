@@ -84,8 +84,8 @@ def question(seed: int, library: Library, *, trees: int = 12) -> Question:
 @LIBRARIES
 @settings(max_examples=200, deadline=None)
 @given(seed=SEEDS)
-def test_it_says_what_trying_everything_says(library: Library, seed: int) -> None:
-    """Given any forest, row, permitted cells and unit, the greatest sum within reach is found, at an alternative of the unit that the proof names, and an eighth more is proven to be out of reach; asked again it says the same."""
+def test_a_proof_agrees_with_trying_everything(library: Library, seed: int) -> None:
+    """Given any forest, row, permitted cells and unit, the greatest sum within reach is found, at the alternative of the unit that the proof names, and an eighth more is proven to be out of reach; a second proof is the same."""
     asked = question(seed, library)
     every = asked.every()
     sums = asked.forest.sums(every)
@@ -107,10 +107,10 @@ def test_it_says_what_trying_everything_says(library: Library, seed: int) -> Non
 @LIBRARIES
 @settings(max_examples=100, deadline=None)
 @given(seed=SEEDS, regions_max=st.integers(1, 9), share=st.floats(0.0, 1.2))
-def test_a_small_budget_is_kept_and_makes_no_claim_that_a_large_one_denies(
+def test_a_small_budget_is_kept_and_makes_no_false_claim(
     library: Library, seed: int, regions_max: int, share: float
 ) -> None:
-    """Given a budget of a few regions, no more are searched, and whatever is said of a goal is true; what is open stays unknown."""
+    """Given a budget of a few regions, no more are searched, and every outcome is true or unknown."""
     asked = question(seed, library)
     sums = asked.forest.sums(asked.every())
     goal = float(np.round(8 * (sums.min() + share * np.ptp(sums))) / 8)
@@ -121,7 +121,7 @@ def test_a_small_budget_is_kept_and_makes_no_claim_that_a_large_one_denies(
 
 @LIBRARIES
 def test_one_region_is_enough_for_some_and_not_for_others(library: Library) -> None:
-    """Given 200 forests, the least goal out of reach and a budget of one region, both "none" and "unknown" are said, and with what is enough "none" alone; the largest needs more than ten regions."""
+    """Given 200 forests and the least goal out of reach, a budget of one region gives "none" or "unknown", each at times, and a large budget always "none"; the hardest needs more than ten regions."""
     said, regions = [], []
     for seed in range(200):
         asked = question(seed, library, trees=60)
@@ -138,8 +138,8 @@ def test_one_region_is_enough_for_some_and_not_for_others(library: Library) -> N
 @LIBRARIES
 @settings(max_examples=100, deadline=None)
 @given(seed=SEEDS, more=SEEDS, share=st.floats(0.0, 1.2))
-def test_whoever_may_more_has_no_less(library: Library, seed: int, more: int, share: float) -> None:
-    """Given more permitted cells, what was found is never proven to be impossible, with a budget that suffices and with one that does not."""
+def test_more_permitted_cells_never_turn_found_into_none(library: Library, seed: int, more: int, share: float) -> None:
+    """Given more permitted cells, what was found is never proven impossible, whether the budget suffices or not."""
     asked = question(seed, library)
     sums = asked.forest.sums(asked.every())
     goal = float(np.round(8 * (sums.min() + share * np.ptp(sums))) / 8)
@@ -153,7 +153,7 @@ def test_whoever_may_more_has_no_less(library: Library, seed: int, more: int, sh
 
 
 def reach_with(shop: Lender, row: npt.NDArray[np.float64], movable: list[int]) -> PersonReach:
-    """What a person can reach who can change these features alone, as far as their labels permit."""
+    """The reach of a person who can change only these features, as far as their mutability permits."""
     model = shop.model
     labels = model.rules.mutabilities({})
     held = np.full_like(labels, Mutability.IMMUTABLE)
@@ -163,7 +163,7 @@ def reach_with(shop: Lender, row: npt.NDArray[np.float64], movable: list[int]) -
 
 
 def targets_within(reach: PersonReach) -> Rows:
-    """Every target that a person can reach, the own row among them. Shape: (n, features)."""
+    """Every target within a person's reach, the own row among them. Shape: (n, features)."""
     choices: list[list[tuple[list[int], list[float]]]] = []
     for u, unit in enumerate(reach.cell_targets.units):
         members = [one.j for one in unit.members]
@@ -210,7 +210,7 @@ def test_the_claim_is_about_what_the_library_computes(library: Library, approve:
 
 @LIBRARIES
 def test_many_cells_of_a_feature_are_all_seen(library: Library) -> None:
-    """Given a model that parts income into more than 64 cells, the best of all pairs of income and share is found and a hundredth more is proven to be out of reach."""
+    """Given a model with more than 64 cells of income, the best of all pairs of income and share is found and a hundredth more is proven to be out of reach."""
     shop = lender(library, rows=1_000, trees=60, depth=6)
     assert shop.model.cells.count(0) > 64
     for row in shop.declined(3):
@@ -223,8 +223,8 @@ def test_many_cells_of_a_feature_are_all_seen(library: Library) -> None:
         assert prove_for(shop.model.forest, shop.model.trees, reach, cutoff=greatest + 0.01, sign=1)[0] == "none"
 
 
-def test_what_is_too_large_to_be_looked_at_stays_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given a forest whose regions would take more memory than there is for them, nothing is claimed."""
+def test_a_forest_too_large_to_search_stays_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a forest whose regions exceed the memory bound, the outcome is unknown."""
     asked = question(2, "xgboost", trees=60)
     goal = float(asked.forest.sums(asked.every()).max()) + 1
     assert asked.ask(goal).outcome == "none"

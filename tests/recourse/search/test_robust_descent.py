@@ -33,12 +33,12 @@ PLENTY = 1000  # of exchanges
 
 
 class Problem:
-    """Someone's descent over planted models, and the same objective in plain Python."""
+    """One person's descent over planted models, and the same objective in plain Python."""
 
     def __init__(
         self, seed: int, library: Library, *, features: int = 3, priced: bool = True, likeness: bool = True
     ) -> None:
-        """`priced`: whether shortness has a price; `likeness`: whether distance may have one."""
+        """`priced`: whether a shortfall has a price; `likeness`: whether distance may have one."""
         rng = np.random.default_rng(seed)
         self.case: Case = case_at_random(rng, library, models=int(rng.integers(1, 5)), features=features)
         case = self.case
@@ -75,7 +75,7 @@ class Problem:
         return np.where(rng.random(shape) < 0.15, np.nan, found).astype(np.float32)
 
     def descended(self, exchanges: int = PLENTY, starts: CellsOfRow | None = None) -> tuple[float, CellsOfRow]:
-        """What the descent gives, from the one start or from such: objective and state."""
+        """The end of a descent from the one start, or from `starts`: objective and state."""
         given = self.start[None] if starts is None else starts
         said, state = descend(
             self.case.leaves(), self.case.moves, self.objective, self.neighbourhood, given.copy(), exchanges
@@ -108,13 +108,13 @@ class Problem:
         return found
 
     def distance(self, state: CellsOfRow, known: list[int] | None = None) -> float:
-        """The mean distance to the five nearest, of the whole neighbourhood or of those known."""
+        """The mean distance to the five nearest of the whole neighbourhood, or of those known."""
         squares = self.squares(state)
         nearest = sorted(squares if known is None else [squares[i] for i in known])[:NEAREST]
         return sum(map(math.sqrt, nearest)) / len(nearest) if nearest else 0.0
 
     def known(self, state: CellsOfRow) -> list[int]:
-        """Those of the neighbourhood to whom a move from there is measured: the nearest, of equal ones the earlier."""
+        """The people to whom distances of a move from this state are measured: the nearest, of equal ones the earlier."""
         squares = self.squares(state)
         return sorted(range(len(squares)), key=squares.__getitem__)[:NEIGHBOURS]
 
@@ -138,7 +138,7 @@ class Problem:
         return self.case.paid(state) + sum(wishes) / len(asked) + likeness
 
     def is_state(self, state: CellsOfRow) -> bool:
-        """Whether the person can be in a state: each slot at a permitted option, and a unit's members where it has them."""
+        """Whether a state is permitted: each slot at a permitted option, and a unit's members in its alternative's cells."""
         case = self.case
         together = all(
             case.alternative(u, int(state[case.features + u])).tolist() == state[list(unit)].tolist()
@@ -148,7 +148,7 @@ class Problem:
         return together and all(at in case.options(s) for s, at in enumerate(state.tolist()) if s not in members)
 
     def moved(self, state: CellsOfRow) -> list[CellsOfRow]:
-        """Every state one move away, but for those where a slot comes back to its own option."""
+        """Every state one move away, except those that take a move back."""
         case = self.case
         return [
             case.after(state, s, option)
@@ -158,7 +158,7 @@ class Problem:
         ]
 
     def neighbours(self, state: CellsOfRow) -> list[CellsOfRow]:
-        """Every state one move away, a move given back, and one given back for another."""
+        """Every state one move away, with one move taken back, and with one taken back for another."""
         case, price = self.case, self.case.moves.price
         back = [
             case.after(state, s, int(case.moves.own[s]))
@@ -171,8 +171,8 @@ class Problem:
 @LIBRARIES
 @settings(max_examples=60, deadline=None)
 @given(seed=SEEDS)
-def test_a_descent_is_never_worse_than_its_start_and_worth_what_it_says(library: Library, seed: int) -> None:
-    """Given any models, moves, objective and neighbourhood, the end is a state that the person can be in and the model accepts; its objective in plain Python is the one returned, and no more than the start's."""
+def test_a_descent_ends_no_worse_than_its_start_at_the_objective_returned(library: Library, seed: int) -> None:
+    """Given any models, moves, objective and neighbourhood, the end is a permitted state that the model accepts; its objective in plain Python is the one returned, and no more than the start's."""
     problem = Problem(seed, library)
     said, state = problem.descended(EXCHANGES_MAX)
     assert problem.accepts(state)
@@ -186,7 +186,7 @@ def test_a_descent_is_never_worse_than_its_start_and_worth_what_it_says(library:
 def test_no_move_and_no_exchange_is_better_than_where_a_descent_ends(
     library: Library, seed: int, *, priced: bool
 ) -> None:
-    """Given any neighbourhood, nothing one move or one exchange away from the end is better by more than the least step, when distances are to those who are near the end."""
+    """Given any neighbourhood, no state one move or one exchange away is better than the end by more than the least step, with distances to the people nearest to the end."""
     problem = Problem(seed, library, likeness=priced)
     said, state = problem.descended()
     known = problem.known(state)
@@ -198,7 +198,7 @@ def test_no_move_and_no_exchange_is_better_than_where_a_descent_ends(
 @settings(max_examples=60, deadline=None)
 @given(seed=SEEDS)
 def test_without_exchanges_no_single_move_is_better(library: Library, seed: int) -> None:
-    """Given any neighbourhood and no look for an exchange, no single move from the end, but back to the own option, is better by more than the least step; and with such looks the end is no worse."""
+    """Given no exchanges, no single move from the end, but one taken back, is better by more than the least step; and with exchanges the end is no worse."""
     problem = Problem(seed, library)
     said, state = problem.descended(0)
     known = problem.known(state)
@@ -210,8 +210,8 @@ def test_without_exchanges_no_single_move_is_better(library: Library, seed: int)
 @settings(max_examples=150, deadline=None)
 @given(seed=SEEDS, count=st.integers(2, 5), priced=st.booleans())
 def test_of_several_starts_the_best_end_is_kept(library: Library, seed: int, count: int, *, priced: bool) -> None:
-    """Given several starts, each is gone from as if it were alone, and of the best ends that of the earliest start is exchanged from; so the order of starts matters among ends of equal worth only."""
-    problem = Problem(seed, library, priced=priced, likeness=priced)  # without prices more ends are worth the same
+    """Given several starts, each descends as if it were alone, and exchanges start from the best end, of equal ones the earliest; so the order of starts matters only among equal ends."""
+    problem = Problem(seed, library, priced=priced, likeness=priced)  # without prices more ends are equal
     rng = np.random.default_rng(seed)
     starts = np.array([problem.start, *(problem.case.state(rng) for _ in range(count - 1))])
     ends = [problem.descended(0, one[None]) for one in starts]
@@ -230,8 +230,8 @@ def test_of_several_starts_the_best_end_is_kept(library: Library, seed: int, cou
 @LIBRARIES
 @settings(max_examples=60, deadline=None)
 @given(seed=SEEDS)
-def test_a_start_that_is_declined_is_left_for_a_move_that_is_accepted(library: Library, seed: int) -> None:
-    """Given a start that the model declines, the end is accepted where one move from it is; where none is, nor anything one exchange away, the objective is inf and the start stays."""
+def test_a_declined_start_is_left_for_an_accepted_neighbour(library: Library, seed: int) -> None:
+    """Given a start that the model declines, the end is accepted where a state one move or exchange away is; else the objective is inf and the start is the end."""
     problem = Problem(seed, library)
     problem.objective.goals[0] = problem.case.margins(problem.start[None])[0, 0] + 0.125
     assert not problem.accepts(problem.start)
@@ -274,8 +274,8 @@ def test_where_nothing_else_has_a_price_it_costs_no_more_than_its_start(library:
 @LIBRARIES
 @settings(max_examples=40, deadline=None)
 @given(seed=SEEDS, wild=st.sampled_from([1e4, -1e6, 1e9]))
-def test_a_value_far_from_everyone_s_misleads_nobody(library: Library, seed: int, wild: float) -> None:
-    """Given a person with a value thousands of scales away, beside which float32 forgets other distances, the end is still worth what is said, and no worse than the start."""
+def test_a_value_far_from_everyone_s_does_not_mislead(library: Library, seed: int, wild: float) -> None:
+    """Given a person with a value thousands of scales away, beside which float32 forgets other distances, the objective returned is still right within rounding, and the end no worse than the start."""
     problem = Problem(seed, library)
     problem.neighbourhood.own[0] = wild
     for u, unit in enumerate(problem.case.units):
@@ -287,7 +287,7 @@ def test_a_value_far_from_everyone_s_misleads_nobody(library: Library, seed: int
 
 
 @LIBRARIES
-def test_where_all_is_declined_the_state_stays(library: Library) -> None:
+def test_where_everything_is_declined_the_start_is_the_end(library: Library) -> None:
     """Given a goal that nothing reaches, the objective is inf and the start is left as it was."""
     for seed in range(10):
         problem = Problem(seed, library)
@@ -299,7 +299,7 @@ def test_where_all_is_declined_the_state_stays(library: Library) -> None:
 
 @LIBRARIES
 def test_shadows_pull_and_people_pull(library: Library) -> None:
-    """Given forty problems, where shortness has a price the ends are less short than where it has none, and likewise with distance: some ends differ, and none is worse by its own measure."""
+    """Given forty problems, where a shortfall has a price the ends fall less short than where it has none, and likewise with distance, in enough of them."""
     shorter, nearer = 0, 0
     for seed in range(40):
         problem, plain = Problem(seed, library), Problem(seed, library, priced=False, likeness=False)

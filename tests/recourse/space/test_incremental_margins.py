@@ -17,19 +17,19 @@ STATES, STEPS = 24, 12
 
 
 def gains_at(case: Case, leaves: ReachableLeaves, margins: IncrementalMargins) -> Rows:
-    """The gains of every option, into an array that held something else. Shape: (options, models)."""
+    """The gains of every option, filled into an array that held something else. Shape: (options, models)."""
     gains = np.full((int(case.moves.start[-1]), len(case.models)), np.nan)
     margin_gains(leaves, case.moves, margins, gains)
     return gains
 
 
 def all_options(case: Case) -> list[tuple[int, int]]:
-    """Every permitted option of every slot, the own one too, be it that of missing."""
+    """Every permitted option of every slot, the own one too, even if it is missing."""
     return [(slot, option) for slot in range(len(case.moves.own)) for option in case.options(slot)]
 
 
 def options_alone(case: Case) -> list[tuple[int, int]]:
-    """The same, without the own options of features that move with others: what they do is not theirs."""
+    """The same, without the own options of features that move with others: only their unit moves them."""
     together = {j for unit in case.units for j in unit}
     return [(slot, option) for slot, option in all_options(case) if slot not in together]
 
@@ -47,8 +47,8 @@ def check_against_scoring(case: Case, leaves: ReachableLeaves, margins: Incremen
 @LIBRARIES
 @settings(max_examples=100, deadline=None)
 @given(seed=SEEDS, models=st.integers(1, 4))
-def test_totals_and_gains_are_those_that_scoring_the_rows_gives(library: Library, seed: int, models: int) -> None:
-    """Given any models and moves, of features and of units, totals are each model's exact margin in every state, and every permitted move, back to missing too, gains what the margin is after it less what it was before."""
+def test_totals_and_gains_are_what_scoring_the_rows_gives(library: Library, seed: int, models: int) -> None:
+    """Given any models and moves, of features and of units, totals are each model's exact margin in every state, and the gain of every permitted move, back to missing too, is the margin after it less the margin before."""
     rng = np.random.default_rng(seed)
     case = case_at_random(rng, library, models=models)
     leaves = case.leaves()
@@ -59,8 +59,8 @@ def test_totals_and_gains_are_those_that_scoring_the_rows_gives(library: Library
 @LIBRARIES
 @settings(max_examples=60, deadline=None)
 @given(seed=SEEDS, models=st.integers(1, 4))
-def test_who_comes_from_missing_can_go_back_there(library: Library, seed: int, models: int) -> None:
-    """Given a person of whom nothing is known, totals and gains are exact wherever they go, and what was gained is lost on the way back."""
+def test_a_missing_feature_can_become_missing_again(library: Library, seed: int, models: int) -> None:
+    """Given a person whose features are all missing, totals and gains are exact in every state, and moving back loses what was gained."""
     rng = np.random.default_rng(seed)
     case = case_at_random(rng, library, models=models)
     moves = case.moves
@@ -83,8 +83,8 @@ def test_who_comes_from_missing_can_go_back_there(library: Library, seed: int, m
 @LIBRARIES
 @settings(max_examples=100, deadline=None)
 @given(seed=SEEDS, models=st.integers(1, 4))
-def test_moves_in_any_order_leave_what_building_afresh_gives(library: Library, seed: int, models: int) -> None:
-    """Given any moves one after another, the members of a unit before it or after it, all that is kept equals what is built afresh for that state."""
+def test_moves_in_any_order_give_what_building_afresh_gives(library: Library, seed: int, models: int) -> None:
+    """Given any sequence of moves, with a unit's members before it or after it, the incremental margins equal those built afresh for the state."""
     rng = np.random.default_rng(seed)
     case = case_at_random(rng, library, models=models)
     leaves, state = case.leaves(), case.state(rng)
@@ -106,8 +106,8 @@ def test_moves_in_any_order_leave_what_building_afresh_gives(library: Library, s
 @LIBRARIES
 @settings(max_examples=60, deadline=None)
 @given(seed=SEEDS, models=st.integers(1, 4))
-def test_to_stay_changes_and_gains_nothing(library: Library, seed: int, models: int) -> None:
-    """Given anyone, going to where a slot is leaves everything as it is, and gains nothing for any model."""
+def test_moving_to_the_present_option_changes_and_gains_nothing(library: Library, seed: int, models: int) -> None:
+    """Given any state, moving a slot to its present option leaves everything as it is, and gains nothing for any model."""
     rng = np.random.default_rng(seed)
     case = case_at_random(rng, library, models=models)
     leaves, state = case.leaves(), case.state(rng)
