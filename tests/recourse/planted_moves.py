@@ -1,4 +1,4 @@
-"""A planted model, its shadows, and someone's moves at random; prices in eighths, so that all sums are exact in any order."""
+"""A planted model, its shadows, and random moves of one person; prices are in eighths, so that all sums are exact in any order."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ class Case:
         return self.moves.cells[first : first + len(self.units[u])]
 
     def options(self, slot: int) -> list[int]:
-        """Where a slot may be, the own option among them."""
+        """The permitted options of a slot, the own one among them."""
         first, end = self.moves.start[slot : slot + 2]
         return np.flatnonzero(np.isfinite(self.moves.price[first:end])).tolist()
 
     def paid(self, state: CellsOfRow) -> float:
-        """What a state costs: the price of each slot that is not at its own option and has one."""
+        """The cost of a state: the price of each slot that has moved by itself."""
         prices = [float(self.moves.price[self.moves.start[slot] + option]) for slot, option in enumerate(state)]
         return sum(p for p, own, at in zip(prices, self.moves.own, state, strict=True) if at != own and np.isfinite(p))
 
     def states(self) -> Iterator[CellsOfRow]:
-        """Every state that the person can be in."""
+        """Every permitted state."""
         slots = [self.options(slot) for slot in range(len(self.moves.own))]
         for at in product(*slots):
             state = np.array(at, np.int32)
@@ -69,7 +69,7 @@ class Case:
             yield state
 
     def state(self, rng: np.random.Generator) -> CellsOfRow:
-        """One of them, at random."""
+        """A permitted state, at random."""
         state = self.moves.own.copy()
         for slot in range(len(state)):
             state = self.after(state, slot, int(rng.choice(self.options(slot))))
@@ -80,24 +80,24 @@ class Case:
         return self.models[m].sums(np.ascontiguousarray(states[:, : self.features]))
 
     def margins(self, states: CellsOfRow) -> Rows:
-        """What every model says of each state, its base among it; more is better. Shapes: (n, slots) -> (n, models)."""
+        """The margin of each state by every model; more is better. Shapes: (n, slots) -> (n, models)."""
         base = [self.sign * float(model.forest.base_margin) for model in self.models]
         return np.column_stack([self.sums(m, states) + own for m, own in enumerate(base)])
 
     def some_states(self, rng: np.random.Generator, most: int) -> CellsOfRow:
-        """Every state there is, where there are no more than `most`, else so many at random. Shape: (n, slots)."""
+        """Every permitted state, where there are at most `most`, else that many at random. Shape: (n, slots)."""
         count = np.prod([len(self.options(slot)) for slot in range(len(self.moves.own))])
         return np.array([*self.states()] if count <= most else [self.state(rng) for _ in range(most)])
 
     def leaves(self) -> ReachableLeaves:
-        """What is within reach, of every model."""
+        """The reachable leaves of every model."""
         return reachable_leaves(self.joint, self.moves, np.arange(len(self.models)))
 
 
 def case_at_random(
     rng: np.random.Generator, library: Library, *, models: int, features: int = 4, trees: int = 4, depth: int = 3
 ) -> Case:
-    """Anyone's moves; in half of the cases two features move together, or three, or two and another two."""
+    """Random moves; in half of the cases two features move together, or three, or two and another two."""
     sorts = tuple(rng.permutation(np.array(SORTS, object))[: int(rng.integers(1, features + 1))].tolist())
     forests, sign = planted_family(rng, library, sorts, models=models, trees=trees, depth=depth)
     cells = common_cells([cells_of(forest) for forest in forests])
@@ -115,7 +115,7 @@ def case_at_random(
 
 
 def _units(rng: np.random.Generator, features: int) -> tuple[tuple[int, ...], ...]:
-    """Which of two or more features move together."""
+    """Choose which features move together."""
     mixed, first = rng.permutation(features).tolist(), int(rng.integers(2, min(features, 3) + 1))
     parts = [mixed[:first], mixed[first:] if rng.random() < 0.5 else []]
     return tuple(tuple(sorted(part)) for part in parts if len(part) > 1)
