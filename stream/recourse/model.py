@@ -103,7 +103,7 @@ def published_model(  # noqa: PLR0913 - each is a part of a bundle
     robust = None
     if all(is_searchable(one) for one in asked):
         cutoff = link.cutoff(threshold, threshold_scale, policy.approve)
-        robust = robust_space(asked, rules, matrix, link=link, policy=policy, cutoff=cutoff)
+        robust = robust_space(asked, cells, rules, matrix, link=link, policy=policy, cutoff=cutoff)
         warm_up(forest, trees, robust)
     return PublishedModel(
         identity=identity,

@@ -1,4 +1,4 @@
-"""A planted model, its shadows, and someone's moves at random; prices in eighths, so that all sums are exact in any order."""
+"""A planted model, its shadows, and random moves of one person; prices are in eighths, so that all sums are exact in any order."""
 
 from __future__ import annotations
 
@@ -36,32 +36,32 @@ class Case:
         """How many features there are."""
         return len(self.moves.own) - len(self.units)
 
-    def after(self, state: CellsOfRow, slot: int, place: int) -> CellsOfRow:
+    def after(self, state: CellsOfRow, slot: int, option: int) -> CellsOfRow:
         """The state after one move. Shapes: state (slots,) -> (slots,)."""
         found = state.copy()
-        found[slot] = place
+        found[slot] = option
         if slot >= self.features:
-            found[list(self.units[slot - self.features])] = self.way(slot - self.features, place)
+            found[list(self.units[slot - self.features])] = self.alternative(slot - self.features, option)
         return found
 
-    def way(self, u: int, place: int) -> CellsOfRow:
-        """The cells of all members of a unit at one of its places."""
-        first = int(self.moves.first_cell[u]) + place * len(self.units[u])
+    def alternative(self, u: int, option: int) -> CellsOfRow:
+        """The cells of all members of a unit at one of its alternatives."""
+        first = int(self.moves.first_cell[u]) + option * len(self.units[u])
         return self.moves.cells[first : first + len(self.units[u])]
 
-    def places(self, slot: int) -> list[int]:
-        """Where a slot may be, the own place among them."""
+    def options(self, slot: int) -> list[int]:
+        """The permitted options of a slot, the own one among them."""
         first, end = self.moves.start[slot : slot + 2]
         return np.flatnonzero(np.isfinite(self.moves.price[first:end])).tolist()
 
     def paid(self, state: CellsOfRow) -> float:
-        """What a state costs: the price of each slot that is not at its own place and has one."""
-        prices = [float(self.moves.price[self.moves.start[slot] + place]) for slot, place in enumerate(state)]
+        """The cost of a state: the price of each slot that has moved by itself."""
+        prices = [float(self.moves.price[self.moves.start[slot] + option]) for slot, option in enumerate(state)]
         return sum(p for p, own, at in zip(prices, self.moves.own, state, strict=True) if at != own and np.isfinite(p))
 
     def states(self) -> Iterator[CellsOfRow]:
-        """Every state that the person can be in."""
-        slots = [self.places(slot) for slot in range(len(self.moves.own))]
+        """Every permitted state."""
+        slots = [self.options(slot) for slot in range(len(self.moves.own))]
         for at in product(*slots):
             state = np.array(at, np.int32)
             for u in range(len(self.units)):
@@ -69,10 +69,10 @@ class Case:
             yield state
 
     def state(self, rng: np.random.Generator) -> CellsOfRow:
-        """One of them, at random."""
+        """A permitted state, at random."""
         state = self.moves.own.copy()
         for slot in range(len(state)):
-            state = self.after(state, slot, int(rng.choice(self.places(slot))))
+            state = self.after(state, slot, int(rng.choice(self.options(slot))))
         return state
 
     def sums(self, m: int, states: CellsOfRow) -> Rows:
@@ -80,24 +80,24 @@ class Case:
         return self.models[m].sums(np.ascontiguousarray(states[:, : self.features]))
 
     def margins(self, states: CellsOfRow) -> Rows:
-        """What every model says of each state, its base among it; more is better. Shapes: (n, slots) -> (n, models)."""
+        """The margin of each state by every model; more is better. Shapes: (n, slots) -> (n, models)."""
         base = [self.sign * float(model.forest.base_margin) for model in self.models]
         return np.column_stack([self.sums(m, states) + own for m, own in enumerate(base)])
 
     def some_states(self, rng: np.random.Generator, most: int) -> CellsOfRow:
-        """Every state there is, where there are no more than `most`, else so many at random. Shape: (n, slots)."""
-        ways = np.prod([len(self.places(slot)) for slot in range(len(self.moves.own))])
-        return np.array([*self.states()] if ways <= most else [self.state(rng) for _ in range(most)])
+        """Every permitted state, where there are at most `most`, else that many at random. Shape: (n, slots)."""
+        count = np.prod([len(self.options(slot)) for slot in range(len(self.moves.own))])
+        return np.array([*self.states()] if count <= most else [self.state(rng) for _ in range(most)])
 
     def leaves(self) -> ReachableLeaves:
-        """What is within reach, of every model."""
+        """The reachable leaves of every model."""
         return reachable_leaves(self.joint, self.moves, np.arange(len(self.models)))
 
 
 def case_at_random(
     rng: np.random.Generator, library: Library, *, models: int, features: int = 4, trees: int = 4, depth: int = 3
 ) -> Case:
-    """Anyone's moves; in half of the cases two features move together, or three, or two and another two."""
+    """Random moves; in half of the cases two features move together, or three, or two and another two."""
     sorts = tuple(rng.permutation(np.array(SORTS, object))[: int(rng.integers(1, features + 1))].tolist())
     forests, sign = planted_family(rng, library, sorts, models=models, trees=trees, depth=depth)
     cells = common_cells([cells_of(forest) for forest in forests])
@@ -115,7 +115,7 @@ def case_at_random(
 
 
 def _units(rng: np.random.Generator, features: int) -> tuple[tuple[int, ...], ...]:
-    """Which of two or more features move together."""
+    """Choose which features move together."""
     mixed, first = rng.permutation(features).tolist(), int(rng.integers(2, min(features, 3) + 1))
     parts = [mixed[:first], mixed[first:] if rng.random() < 0.5 else []]
     return tuple(tuple(sorted(part)) for part in parts if len(part) > 1)
@@ -132,20 +132,20 @@ def _moves(rng: np.random.Generator, cells: Cells, features: int, units: tuple[t
         if any(j in unit for unit in units):
             price[first:end] = np.inf
     price[start[:-1] + own] = 0.0
-    ways = [_ways(rng, cells, own, unit) for unit in units]
-    of_ways = [np.array([0.0, *(rng.integers(1, 33, len(way) - 1) / 8 + ACTION)]) for way in ways]
+    alternatives = [_alternatives(rng, cells, own, unit) for unit in units]
+    unit_prices = [np.array([0.0, *(rng.integers(1, 33, len(one) - 1) / 8 + ACTION)]) for one in alternatives]
     return Moves(
-        start=np.concatenate([start, start[-1] + np.cumsum([len(way) for way in ways])]).astype(np.int64),
+        start=np.concatenate([start, start[-1] + np.cumsum([len(one) for one in alternatives])]).astype(np.int64),
         own=np.concatenate([own, np.zeros(len(units), np.int32)]).astype(np.int32),
-        price=np.concatenate([price, *of_ways]),
+        price=np.concatenate([price, *unit_prices]),
         first_member=np.cumsum([0, *map(len, units)]).astype(np.int64),
         members=np.array([j for unit in units for j in unit], np.int32),
-        first_cell=np.cumsum([0, *(way.size for way in ways)]).astype(np.int64),
-        cells=np.concatenate([np.empty(0, np.int32), *(way.ravel() for way in ways)]).astype(np.int32),
+        first_cell=np.cumsum([0, *(one.size for one in alternatives)]).astype(np.int64),
+        cells=np.concatenate([np.empty(0, np.int32), *(one.ravel() for one in alternatives)]).astype(np.int32),
     )
 
 
-def _ways(rng: np.random.Generator, cells: Cells, own: CellsOfRow, unit: tuple[int, ...]) -> CellsOfRow:
+def _alternatives(rng: np.random.Generator, cells: Cells, own: CellsOfRow, unit: tuple[int, ...]) -> CellsOfRow:
     """Alternatives of a unit, the person's own first, no two alike, none to missing."""
     found = {tuple(own[list(unit)].tolist()): None}
     for _ in range(int(rng.integers(0, 9))):

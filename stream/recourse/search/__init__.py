@@ -1,1 +1,1 @@
-"""The target of each tier, shadow models, the proof of none. Not here: how it is written down (`record`)."""
+"""The target of each tier, shadow models, the proof that there is none. Not here: how it is recorded (`record`)."""

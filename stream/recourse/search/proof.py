@@ -1,9 +1,9 @@
-"""Whether any permitted target is accepted at all: branch and bound over everything that one person can reach.
+"""Whether the model accepts any permitted target: branch and bound over everything that one person can reach.
 
-A box's bound is the sum over the parts of the forest of the greatest weight within it. Where the bound is short of the
-goal nobody in the box is accepted. Else a dive takes, part by part, the greatest weight that is still open: it ends in
-a target, and the dimension that keeps most of the bound from it is where the box is parted in two. The most promising
-box is looked at next. It ends with a target, with no box left, or when its budget is used up.
+A region's bound is the sum over merged trees of the greatest weight within it. Where the bound is short of the goal, nothing
+in the region is accepted. Else a dive takes, tree by tree, the greatest weight still open. It ends in a target, and the
+dimension that keeps most of the bound from it is where the region is split in two. The region with the greatest bound is
+next. The search ends with a target, with no region left, or with its budget used up.
 """
 
 from __future__ import annotations
@@ -17,31 +17,38 @@ from numpy.typing import NDArray
 
 from stream.forest.trees import Forest
 from stream.forest.walk import margins_of
-from stream.recourse.space.leaf_regions import Parts, Together, nearest_in, parts_of, ways_of
-from stream.recourse.space.linked_features import LINE_WAYS_MAX, LinkedFeatures
+from stream.recourse.space.leaf_regions import (
+    MergedTrees,
+    UnitCells,
+    dimensions_of,
+    merged_trees_of,
+    nearest_cells,
+    overlaps_in,
+)
+from stream.recourse.space.linked_features import LINE_STOPS_MAX, LinkedFeatures
 from stream.recourse.space.margin_profiles import CellTrees, is_searchable
 from stream.recourse.space.person_reach import PersonReach
 
-BOXES_MAX = 5_000  # looked at for one person, before the question stays open
-OTHER_ROUNDINGS = 4  # in the goal and in the base margin
+REGIONS_MAX = 5_000  # searched for one person before the outcome is "unknown"; by judgement, see docs/recourse.md
+OTHER_ROUNDINGS = 4  # additions besides the trees', in the goal and the base margin: more than there are
 
 Outcome: TypeAlias = Literal["none", "found", "unknown"]
-_NONE, _FOUND, _UNKNOWN, _IN_DOUBT = 0, 1, 2, 3
+_NONE, _FOUND, _UNKNOWN, _UNDECIDED = 0, 1, 2, 3
 _OUTCOMES: tuple[Outcome, ...] = ("none", "found", "unknown", "unknown")
 
 
 class Proof(NamedTuple):
-    """What branch and bound says. "none": nothing within reach is accepted; "found": `cells` are.
+    """The outcome of branch and bound. "none": nothing within reach is accepted; "found": `cells` are.
 
-    With "unknown" there are `cells` where all that is left to doubt is how the library rounds the sum of theirs.
+    With "unknown" there may be `cells` whose sum only the library's rounding can decide.
 
-    Shapes: cells (features,) int32; ways (units,) int64, of each unit the row of its cells that was taken.
+    Shapes: cells (features,) int32; alternatives (units,) int64: the row of each unit's cells that was taken.
     """
 
     outcome: Outcome
     cells: NDArray[np.int32] | None
-    ways: NDArray[np.int64] | None
-    boxes: int  # looked at
+    alternatives: NDArray[np.int64] | None
+    regions: int  # searched
 
 
 def prove(
@@ -52,39 +59,40 @@ def prove(
     *,
     cutoff: float,
     sign: int,
-    units: Sequence[Together] = (),
-    boxes_max: int = BOXES_MAX,
+    units: Sequence[UnitCells] = (),
+    regions_max: int = REGIONS_MAX,
 ) -> Proof:
-    """Search what one person can reach for cells that the model accepts, or exclude that there are any.
+    """Search what one person can reach for cells that the model accepts, or prove that there are none.
 
-    Shapes: own (features,) int32 cells; permitted (cells,) bool, of the features that move alone: own cells count
-    whatever it says, and it says nothing of features that move in `units`. cutoff: a native margin. "none" holds for
-    the library's own floats, whatever they round. "found" is by a sum in float64: let the model score it.
+    Shapes: own (features,) int32 cells; permitted (cells,) bool, of the features that move alone: own cells always count as
+    permitted, and those of features in `units` are ignored. cutoff: a native margin. "none" holds for the library's own
+    floats, however they round. "found" is by a float64 sum: let the model score it.
     """
-    ways = ways_of(trees, own, permitted, units)
-    parts = parts_of(trees, own, ways) if is_searchable(forest) else None
-    if parts is None:
+    dimensions = dimensions_of(trees, own, permitted, units)
+    merged = merged_trees_of(trees, own, dimensions) if is_searchable(forest) else None
+    if merged is None:
         return Proof("unknown", None, None, 0)
     base = sign * float(forest.base_margin)
     goal = sign * cutoff - base
-    box = ways.everywhere.copy()
-    code, boxes = _branch_and_bound(parts, goal, goal - _rounded(forest, trees, parts, base, goal), boxes_max, box)
-    if code not in (_FOUND, _IN_DOUBT):
-        return Proof(_OUTCOMES[code], None, None, boxes)
-    cells, chosen = nearest_in(ways, own, box)
-    return Proof(_OUTCOMES[code], cells, chosen[: len(units)], boxes)
+    region = dimensions.whole.copy()
+    rounding = _rounding_bound(forest, trees, merged, base, goal)
+    code, regions = _branch_and_bound(merged, goal, goal - rounding, regions_max, region)
+    if code not in (_FOUND, _UNDECIDED):
+        return Proof(_OUTCOMES[code], None, None, regions)
+    cells, options = nearest_cells(dimensions, own, region)
+    return Proof(_OUTCOMES[code], cells, options[: len(units)], regions)
 
 
 def prove_for(
     forest: Forest, trees: CellTrees, reach: PersonReach, *, cutoff: float, sign: int
 ) -> tuple[Outcome, NDArray[np.float64] | None]:
-    """Prove for one person that nothing permitted is accepted, or give a target (features,) float64 that the model accepts.
+    """Prove for one person that nothing permitted is accepted, or find a target (features,) float64 that the model accepts.
 
-    "unknown" where the budget does not suffice, where a line of linked features is longer than what is looked at, and
-    where the best that is found is short of the cutoff by no more than what is rounded.
+    "unknown" where the budget does not suffice, where linked features have more stops than are searched, and where the
+    best found is short of the cutoff by no more than rounding.
     """
     units = reach.cell_targets.units
-    ways = [reach.alternatives.of(u) for u in range(len(units))]
+    alternatives = [reach.alternatives.of(u) for u in range(len(units))]
     proof = prove(
         forest,
         trees,
@@ -92,163 +100,154 @@ def prove_for(
         ~np.isnan(reach.target_value) & reach.cell_targets.alone[reach.cell_targets.feature],
         cutoff=cutoff,
         sign=sign,
-        units=[Together(tuple(one.j for one in unit.members), way[0]) for unit, way in zip(units, ways, strict=True)],
+        units=[
+            UnitCells(tuple(one.j for one in unit.members), cells)
+            for unit, (cells, _) in zip(units, alternatives, strict=True)
+        ],
     )
-    if proof.cells is None or proof.ways is None:
+    if proof.cells is None or proof.alternatives is None:
         cut = any(
-            isinstance(unit, LinkedFeatures) and len(way[0]) > LINE_WAYS_MAX
-            for unit, way in zip(units, ways, strict=True)
+            isinstance(unit, LinkedFeatures) and len(cells) > LINE_STOPS_MAX
+            for unit, (cells, _) in zip(units, alternatives, strict=True)
         )
         return "unknown" if cut else proof.outcome, None
     moves = (proof.cells != reach.cells) & reach.cell_targets.alone
     target = np.where(moves, reach.target_value[reach.cell_targets.start[:-1] + proof.cells], reach.row)
-    for unit, way, taken in zip(units, ways, proof.ways.tolist(), strict=True):
-        target[[one.j for one in unit.members]] = way[1][taken]
+    for unit, (_, values), taken in zip(units, alternatives, proof.alternatives.tolist(), strict=True):
+        target[[one.j for one in unit.members]] = values[taken]
     accepted = sign * float(margins_of(forest, target[None])[0]) >= sign * cutoff
     return ("found", target) if accepted else ("unknown", None)
 
 
 def warm_up(forest: Forest, trees: CellTrees) -> None:
-    """Prove something that is out of everyone's reach: the first person asked for need not wait for the compiler."""
+    """Compile the kernels, by a proof that ends at once."""
     own = np.zeros(len(trees.by_rank), np.int32)
-    prove(forest, trees, own, np.ones(trees.start[-1], np.bool_), cutoff=np.inf, sign=1, boxes_max=1)
+    prove(forest, trees, own, np.ones(trees.start[-1], np.bool_), cutoff=np.inf, sign=1, regions_max=1)
 
 
-def _rounded(forest: Forest, trees: CellTrees, parts: Parts, base: float, goal: float) -> float:
-    """Bound how much less than the library's own sum ours can be, for anything within reach.
+def _rounding_bound(forest: Forest, trees: CellTrees, merged: MergedTrees, base: float, goal: float) -> float:
+    """Bound how far our float64 sum can lie below the library's own, for anything within reach.
 
-    The library adds tree by tree, and each addition errs by half an epsilon of what has been added up by then, which
-    lies between the sums of the least and of the greatest weights within reach; a whole epsilon makes up for these
-    errors' own errors too. Ours, in another order and in float64, errs by less than as many epsilons of the largest sum.
+    The library adds tree by tree. Each addition errs by half an epsilon of the partial sum, which lies between the sums of
+    the least and of the greatest weights within reach; a whole epsilon covers the errors of these errors too. Ours, in
+    another order and in float64, errs by fewer epsilons of the largest sum than there are additions.
     Source: Higham 2002, Accuracy and Stability of Numerical Algorithms, section 4.2.
     """
-    low, high = (np.abs(np.cumsum([base, *weights.tolist()])) for weights in (parts.least, parts.greatest))
+    low, high = (np.abs(np.cumsum([base, *weights.tolist()])) for weights in (merged.least, merged.greatest))
     library = float(np.finfo(forest.dtype).eps) * float(np.maximum(low, high).sum())
     ours = (forest.trees + OTHER_ROUNDINGS) * float(np.finfo(np.float64).eps) * (trees.magnitude + abs(goal))
     return library + ours
 
 
 @numba.njit(cache=True, nogil=True)
-def _branch_and_bound(  # noqa: C901  (a kernel, as in `leaf_boxes`)
-    parts: Parts, goal: float, dropped_below: float, boxes_max: int, box: NDArray[np.uint64]
+def _branch_and_bound(  # noqa: C901  (one branch too many: the queue of regions stays in one place)
+    trees: MergedTrees, goal: float, drop_below: float, regions_max: int, region: NDArray[np.uint64]
 ) -> tuple[int, int]:
-    """Look at `box` and what it is parted into; the box of what was found is left in `box`. Outcome, and boxes."""
-    words = box.shape[0]
-    boxes = np.empty((boxes_max + 1, words), np.uint64)  # those that wait, with bound, and where they are to be parted
-    bounds = np.empty(boxes_max + 1)
-    at_dimension, at_leaf = np.empty(boxes_max + 1, np.int32), np.empty(boxes_max + 1, np.int64)
-    best = np.empty(parts.first_leaf.shape[0] - 1, np.int64)
-    taken, votes = np.empty_like(best), np.empty(parts.first_word.shape[0] - 1)
-    trial, inside = box.copy(), np.empty(words, np.uint64)
-    nearest, doubt = box.copy(), -np.inf  # the best of what lies between the goal and what its rounding excludes
-    waiting, looked = 0, 0
-    pending = 1  # boxes in hand: `trial`, then `inside`'s complement
+    """Search `region` and what it is split into; leave the region of what was found in `region`. Outcome, and regions."""
+    words = region.shape[0]
+    # The regions that wait: each with its bound, and the dimension and leaf at which it is to be split.
+    waiting_region, bounds = np.empty((regions_max + 1, words), np.uint64), np.empty(regions_max + 1)
+    at_dimension, at_leaf = np.empty(regions_max + 1, np.int32), np.empty(regions_max + 1, np.int64)
+    best = np.empty(trees.first_leaf.shape[0] - 1, np.int64)
+    taken, lost = np.empty_like(best), np.empty(trees.first_word.shape[0] - 1)
+    trial, inside = region.copy(), np.empty(words, np.uint64)
+    undecided, undecided_value = region.copy(), -np.inf  # the best between the goal and what rounding excludes
+    waiting, searched = 0, 0
+    pending = 1  # regions in hand: `trial`, then `inside`
     while True:
         for half in range(pending):
             if half == 1:
                 trial[:] = inside
-            looked += 1
-            bound, value = _look(parts, trial, best, taken, box)
+            searched += 1
+            bound, value = _bound_and_dive(trees, trial, best, taken, region)
             if value >= goal:
-                return _FOUND, looked
-            if bound < dropped_below:
+                return _FOUND, searched
+            if bound < drop_below:
                 continue
-            k, leaf = _blame(parts, box, best, taken, votes)
+            k, leaf = _branch(trees, region, best, taken, lost)
             if k < 0:
-                if value > doubt:
-                    doubt = value
-                    nearest[:] = box
+                if value > undecided_value:
+                    undecided_value = value
+                    undecided[:] = region
                 continue
-            boxes[waiting] = trial
+            waiting_region[waiting] = trial
             bounds[waiting], at_dimension[waiting], at_leaf[waiting] = bound, k, leaf
             waiting += 1
         if waiting == 0:
-            box[:] = nearest
-            return _IN_DOUBT if doubt > -np.inf else _NONE, looked
-        if looked + 2 > boxes_max:
-            return _UNKNOWN, looked
+            region[:] = undecided
+            return _UNDECIDED if undecided_value > -np.inf else _NONE, searched
+        if searched + 2 > regions_max:
+            return _UNKNOWN, searched
         pick = int(bounds[:waiting].argmax())
-        trial[:] = boxes[pick]
+        trial[:] = waiting_region[pick]
         inside[:] = trial
-        for word in range(parts.first_word[at_dimension[pick]], parts.first_word[at_dimension[pick] + 1]):
-            inside[word] &= parts.box[at_leaf[pick], word]
-            trial[word] &= ~parts.box[at_leaf[pick], word]
+        for word in range(trees.first_word[at_dimension[pick]], trees.first_word[at_dimension[pick] + 1]):
+            inside[word] &= trees.region[at_leaf[pick], word]
+            trial[word] &= ~trees.region[at_leaf[pick], word]
         waiting -= 1
-        boxes[pick] = boxes[waiting]
+        waiting_region[pick] = waiting_region[waiting]
         bounds[pick], at_dimension[pick], at_leaf[pick] = bounds[waiting], at_dimension[waiting], at_leaf[waiting]
         pending = 2
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
-def _meets(parts: Parts, leaf: int, box: NDArray[np.uint64]) -> bool:
-    for at in range(parts.first_bound[leaf], parts.first_bound[leaf + 1]):
-        k = parts.bound[at]
-        some = False
-        for word in range(parts.first_word[k], parts.first_word[k + 1]):
-            some = some or (parts.box[leaf, word] & box[word]) != 0
-        if not some:
+@numba.njit(cache=True, nogil=True, forceinline=True)
+def _overlaps(trees: MergedTrees, leaf: int, region: NDArray[np.uint64]) -> bool:
+    for at in range(trees.first_bound[leaf], trees.first_bound[leaf + 1]):
+        if not overlaps_in(trees.first_word, trees.bound[at], trees.region[leaf], region):
             return False
     return True
 
 
 @numba.njit(cache=True, nogil=True)
-def _look(
-    parts: Parts,
-    box: NDArray[np.uint64],
+def _bound_and_dive(
+    trees: MergedTrees,
+    region: NDArray[np.uint64],
     best: NDArray[np.int64],
     taken: NDArray[np.int64],
-    target: NDArray[np.uint64],
+    end: NDArray[np.uint64],
 ) -> tuple[float, float]:
-    """Bound a box and dive into it: `best` and `taken` are the leaves of each part, `target` the box where the dive ends."""
-    bound, value = parts.fixed, parts.fixed
-    target[:] = box
-    for part in range(best.shape[0]):
-        leaf = parts.first_leaf[part]
-        while not _meets(parts, leaf, box):  # weights descend, and some leaf of each part meets any box
+    """Bound a region and dive into it: `best` and `taken` are each tree's leaves, `end` the region where the dive ends."""
+    bound, value = trees.fixed, trees.fixed
+    end[:] = region
+    for tree in range(best.shape[0]):
+        leaf = trees.first_leaf[tree]
+        while not _overlaps(trees, leaf, region):  # weights descend, and some leaf of each tree overlaps any region
             leaf += 1
-        best[part] = leaf
-        bound += parts.weight[leaf]
-        while not _meets(parts, leaf, target):
+        best[tree] = leaf
+        bound += trees.weight[leaf]
+        while not _overlaps(trees, leaf, end):
             leaf += 1
-        taken[part] = leaf
-        value += parts.weight[leaf]
-        for word in range(box.shape[0]):
-            target[word] &= parts.box[leaf, word]
+        taken[tree] = leaf
+        value += trees.weight[leaf]
+        for word in range(region.shape[0]):
+            end[word] &= trees.region[leaf, word]
     return bound, value
 
 
 @numba.njit(cache=True, nogil=True)
-def _blame(
-    parts: Parts,
-    target: NDArray[np.uint64],
+def _branch(
+    trees: MergedTrees,
+    end: NDArray[np.uint64],
     best: NDArray[np.int64],
     taken: NDArray[np.int64],
-    votes: NDArray[np.float64],
+    lost: NDArray[np.float64],
 ) -> tuple[int, int]:
-    """The dimension that keeps most weight from the dive, and the leaf of which it keeps most; -1 where nothing does.
+    """The dimension that costs the dive most weight, and the leaf of which it costs most; -1 where none costs any.
 
-    At that leaf's cells the box is parted: those outside hold the dive's target, and there is something on either side.
+    The region is split at that leaf's options: the dive's end lies outside of them, and neither half is empty.
     """
-    votes[:] = 0.0
-    for part in range(best.shape[0]):
-        lost = parts.weight[best[part]] - parts.weight[taken[part]]
-        if lost > 0.0:
-            for at in range(parts.first_bound[best[part]], parts.first_bound[best[part] + 1]):
-                if _apart(parts, best[part], parts.bound[at], target):
-                    votes[parts.bound[at]] += lost
-    blamed, leaf, most = -1, -1, 0.0
-    if votes.shape[0] > 0 and votes.max() > 0.0:
-        blamed = int(votes.argmax())
-        for part in range(best.shape[0]):
-            lost = parts.weight[best[part]] - parts.weight[taken[part]]
-            if lost > most and _apart(parts, best[part], blamed, target):
-                leaf, most = best[part], lost
-    return blamed, leaf
-
-
-@numba.njit(cache=True, nogil=True, inline="always")
-def _apart(parts: Parts, leaf: int, k: int, target: NDArray[np.uint64]) -> bool:
-    for word in range(parts.first_word[k], parts.first_word[k + 1]):
-        if (parts.box[leaf, word] & target[word]) != 0:
-            return False
-    return True
+    lost[:] = 0.0
+    for tree in range(best.shape[0]):
+        difference = trees.weight[best[tree]] - trees.weight[taken[tree]]
+        if difference > 0.0:
+            for at in range(trees.first_bound[best[tree]], trees.first_bound[best[tree] + 1]):
+                if not overlaps_in(trees.first_word, trees.bound[at], trees.region[best[tree]], end):
+                    lost[trees.bound[at]] += difference
+    dimension, leaf, most = -1, -1, 0.0
+    if lost.shape[0] > 0 and lost.max() > 0.0:
+        dimension = int(lost.argmax())
+        for tree in range(best.shape[0]):
+            difference = trees.weight[best[tree]] - trees.weight[taken[tree]]
+            if difference > most and not overlaps_in(trees.first_word, dimension, trees.region[best[tree]], end):
+                leaf, most = best[tree], difference
+    return dimension, leaf

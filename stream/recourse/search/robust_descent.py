@@ -1,9 +1,9 @@
-"""Targets that last: descent on effort, what the shadows object, and the distance to people who were really accepted.
+"""Robust targets: descent on effort, on the margin that shadows are short of, and on the distance to accepted people.
 
-A recommendation is a promise that outlives the model, so models that were trained on other samples of the same people
-are asked too. Each should accept with a surplus of margin; what it is short of that has a price, and so has the
-distance to accepted people. The descent makes the best single move, round by round; where none is left, the best exchange
-of one move for another; and it ends where neither is. Every state moved to is one that the model itself accepts.
+A recommendation is a promise that outlives the model, so models trained on other samples of the same people are searched
+too. Each should accept with a surplus of margin; what it is short of that has a price, and so has the distance to accepted
+people. The descent makes the best single move, round by round; where none is left, the best exchange of one move for
+another; and it ends where there is neither. The model itself accepts every state that the descent moves to.
 """
 
 from __future__ import annotations
@@ -16,58 +16,73 @@ from numpy.typing import NDArray
 
 from stream.recourse.comparators.people import mean_of_nearest, square, squares_to
 from stream.recourse.space.incremental_margins import IncrementalMargins, apply_move, incremental_margins, margin_gains
-from stream.recourse.space.moves import Moves, move, price_of
+from stream.recourse.space.moves import (
+    Moves,
+    first_cell_of,
+    members_of,
+    move,
+    moves_itself,
+    options_of,
+    price_of,
+    price_paid,
+)
 from stream.recourse.space.reachable_leaves import ReachableLeaves
 
-ROUNDS_MAX = 60  # of moves and exchanges
-EXCHANGES_MAX = 10  # of looks for an exchange, each of which looks from every move given back
-NEIGHBOURS = 32  # of the neighbourhood, to whom a move's distance is measured; looked for anew after each move
-LEAST_STEP = 1e-9  # of the objective: what rounding could make of nothing is no step
+# Bounds chosen by judgement; docs/recourse.md states them, and `python -m tests.evaluation --only bars` measures what they give.
+ROUNDS_MAX = 60  # moves and exchanges of one descent
+EXCHANGES_MAX = 10  # searches for an exchange in one descent, each from every move taken back
+NEIGHBOURS = 32  # people to whom a move's distance is measured: the nearest, found anew after each move
+LEAST_STEP = 1e-9  # of the objective, in scales of effort: a smaller gain may be rounding alone
 
 
 class Objective(NamedTuple):
-    """What a target is worth. goals (models,): the margins, times the policy's sign, at which each model accepts; the rest is prices of one.
+    """What a target is to minimise, besides its price; goals (models,) float64: the margins, times the policy's sign, at which each model accepts.
 
-    Asked are the shadows, or where there are none the model itself.
+    The shadows are measured, or where there are none the model itself.
     """
 
     goals: NDArray[np.float64]
     surplus: float  # of margin past the goals
-    surplus_price: float  # of margin that the models asked are short of that, on average
-    reserve: float  # of margin past the goals, at which there is nothing left to wish for
-    reserve_price: float  # of margin that they are short of that, besides
-    distance_price: float  # of distance to accepted people; 0: it is not looked at
+    surplus_price: float  # per unit of margin that the models are short of that, on average
+    reserve: float  # of margin past the goals, beyond which more buys nothing
+    reserve_price: float  # per unit of margin that the models are short of that, in addition
+    distance_price: float  # per scale of distance to accepted people; 0: distance is not looked at
 
 
 class Neighbourhood(NamedTuple):
-    """The accepted people around one person, and where the person's own places are among them.
+    """The accepted people around one person, and where the person's options are among them.
 
-    Shapes: place (n, features) float32, nominal (features,) as of `People`; row (features,) float32: the person's; value
-    (places of features,) float32: of a feature that moves alone; of_cells float32: of units, aligned with Moves.cells.
+    Shapes: people (n, features) float32, nominal (features,) as of `People`; own (features,) float32: the person;
+    options (options of features,) float32: of a feature that moves alone; cells float32: of units, aligned with Moves.cells.
     """
 
-    place: NDArray[np.float32]
+    people: NDArray[np.float32]
     nominal: NDArray[np.bool_]
-    row: NDArray[np.float32]
-    value: NDArray[np.float32]
-    of_cells: NDArray[np.float32]
+    own: NDArray[np.float32]
+    options: NDArray[np.float32]
+    cells: NDArray[np.float32]
 
 
 class SearchState(NamedTuple):
-    """What is known around one state.
+    """A search and what is known around its present state, overwritten by every step.
 
-    Shapes: gains (places, models); x (features,) float32; near (neighbours, features) float32 and squares (neighbours,):
-    the nearest of the neighbourhood; without, with_it (neighbours,): their squares without a slot, and with it elsewhere; to_all
-    (n,): squares to the whole neighbourhood.
+    Shapes: gains (options, models); x (features,) float32: the state among people; near (neighbours, features) float32 and
+    squares (neighbours,): the nearest people and their squared distances; squares_without, squares_with (neighbours,): the
+    same without a slot, and with one of its options; all_squares (n,): those of the whole neighbourhood.
     """
 
+    leaves: ReachableLeaves
+    moves: Moves
+    objective: Objective
+    neighbourhood: Neighbourhood
+    margins: IncrementalMargins
     gains: NDArray[np.float64]
     x: NDArray[np.float32]
     near: NDArray[np.float32]
     squares: NDArray[np.float32]
-    without: NDArray[np.float32]
-    with_it: NDArray[np.float32]
-    to_all: NDArray[np.float32]
+    squares_without: NDArray[np.float32]
+    squares_with: NDArray[np.float32]
+    all_squares: NDArray[np.float32]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -79,189 +94,149 @@ def descend(
     starts: NDArray[np.int32],
     exchanges: int,
 ) -> tuple[float, NDArray[np.int32]]:
-    """Go from each start to where no move is worth it, and from the best of these to where none of `exchanges` is either.
+    """Descend by moves from each start, then by moves and up to `exchanges` exchanges from the best end.
 
-    Shape: starts (n, slots), n > 0. Gives back the objective, and the state (slots,); of equal ones that of the earlier start.
+    Shape: starts (n, slots), n > 0. Returns the objective and the state (slots,); of equal ends that of the earlier start.
     The objective is inf where the model declines every start and every move from it.
     """
-    sight = _new_sight(leaves, moves, neighbourhood)
-    here = incremental_margins(leaves, moves, starts[0])
+    features, near = neighbourhood.own.shape[0], min(NEIGHBOURS, neighbourhood.people.shape[0])
+    search = SearchState(
+        leaves, moves, objective, neighbourhood, incremental_margins(leaves, moves, starts[0]),
+        np.zeros((moves.start[-1], leaves.base.shape[0])), np.empty(features, np.float32),
+        np.empty((near, features), np.float32), np.empty(near, np.float32), np.empty(near, np.float32),
+        np.empty(near, np.float32), np.empty(neighbourhood.people.shape[0], np.float32),
+    )  # fmt: skip
     best, found = np.inf, starts[0].copy()
     for k in range(starts.shape[0]):
         state = starts[k].copy()
-        _stand(leaves, moves, here, state)
-        worth = _descend(leaves, moves, objective, neighbourhood, state, here, sight, 0)
-        if worth < best:
-            best, found = worth, state
-    _stand(leaves, moves, here, found)
-    return _descend(leaves, moves, objective, neighbourhood, found, here, sight, exchanges), found
+        value = _descend(search, state, 0)
+        if value < best:
+            best, found = value, state
+    return _descend(search, found, exchanges), found
 
 
 @numba.njit(cache=True, nogil=True)
-def _stand(leaves: ReachableLeaves, moves: Moves, here: IncrementalMargins, state: NDArray[np.int32]) -> None:
-    for slot in range(state.shape[0]):
-        if here.place[slot] != state[slot]:
-            apply_move(leaves, moves, here, slot, state[slot])
-
-
-@numba.njit(cache=True, nogil=True)
-def _descend(
-    leaves: ReachableLeaves,
-    moves: Moves,
-    objective: Objective,
-    neighbourhood: Neighbourhood,
-    state: NDArray[np.int32],
-    here: IncrementalMargins,
-    sight: SearchState,
-    exchanges: int,
-) -> float:
-    """Move `state` to where no move, nor one of `exchanges` exchanges, is worth it; return the objective."""
-    features = neighbourhood.row.shape[0]
-    _look(leaves, moves, objective, neighbourhood, state, here, sight)
-    best = _worth_here(moves, objective, state, here, sight)
+def _descend(search: SearchState, state: NDArray[np.int32], exchanges: int) -> float:
+    """Move `state`, in place, to where no move and none of `exchanges` exchanges lowers the objective; return the objective."""
+    moves, features = search.moves, search.x.shape[0]
+    _measure(search, state)
+    best = _objective_at(search, state)
     for _ in range(ROUNDS_MAX):
         before = state.copy()
-        slot, place, worth = _best_move(moves, objective, neighbourhood, state, here, sight, best)
+        slot, option, value = _best_move(search, state, best)
         if slot < 0 and exchanges > 0:
             exchanges -= 1
-            given, slot, place, worth = _best_exchange(
-                leaves, moves, objective, neighbourhood, state, here, sight, best
-            )
+            given_back, slot, option = _best_exchange(search, state, best)
             if slot >= 0:
-                move(moves, features, state, given, moves.own[given])
+                move(moves, features, state, given_back, moves.own[given_back])
         if slot < 0:
             break
-        move(moves, features, state, slot, place)
-        _stand(leaves, moves, here, state)
-        _look(leaves, moves, objective, neighbourhood, state, here, sight)
-        # Others may be near by now; and beside a value thousands of scales away float32 forgets all other distances.
-        worth = _worth_here(moves, objective, state, here, sight)
-        if not worth < best:
+        move(moves, features, state, slot, option)
+        _measure(search, state)
+        # The nearest people may be others now; and beside a value thousands of scales away float32 forgets other distances.
+        value = _objective_at(search, state)
+        if not value < best:
             state[:] = before
             break
-        best = worth
+        best = value
     return best
 
 
 @numba.njit(cache=True, nogil=True)
-def _best_exchange(
-    leaves: ReachableLeaves,
-    moves: Moves,
-    objective: Objective,
-    neighbourhood: Neighbourhood,
-    state: NDArray[np.int32],
-    here: IncrementalMargins,
-    sight: SearchState,
-    best: float,
-) -> tuple[int, int, int, float]:
-    """The move given back, alone or for another, that is worth most: it, slot, place, objective; slot -1: none is.
+def _best_exchange(search: SearchState, state: NDArray[np.int32], best: float) -> tuple[int, int, int]:
+    """The best state with one move taken back, alone or for another: that move's slot, and the slot and option moved to; slot -1: none.
 
-    Distances are to those who are near before anything is given back.
+    Distances are to the people nearest before anything is taken back.
     """
-    features = neighbourhood.row.shape[0]
-    given, slot, place = -1, -1, -1
+    moves, leaves, margins = search.moves, search.leaves, search.margins
+    given_back, slot, option = -1, -1, -1
     for back in range(state.shape[0]):
-        if state[back] == moves.own[back] or not moves.price[moves.start[back] + state[back]] < np.inf:
+        if not moves_itself(moves, state, back):
             continue
         trial = state.copy()
-        move(moves, features, trial, back, moves.own[back])
-        apply_move(leaves, moves, here, back, moves.own[back])
-        margin_gains(leaves, moves, here, sight.gains)
-        if objective.distance_price > 0.0:
-            _put(moves, neighbourhood, trial, sight.x)
-            squares_to(sight.near, neighbourhood.nominal, sight.x, sight.squares)
-        held = _worth_here(moves, objective, trial, here, sight)
-        if held < best - LEAST_STEP:
-            best, given, slot, place = held, back, back, int(moves.own[back])
-        found, to, worth = _best_move(moves, objective, neighbourhood, trial, here, sight, best)
+        move(moves, search.x.shape[0], trial, back, moves.own[back])
+        apply_move(leaves, moves, margins, back, moves.own[back])
+        margin_gains(leaves, moves, margins, search.gains)
+        if search.objective.distance_price > 0.0:
+            _locate(search, trial)
+            squares_to(search.near, search.neighbourhood.nominal, search.x, search.squares)
+        value = _objective_at(search, trial)
+        if value < best - LEAST_STEP:
+            best, given_back, slot, option = value, back, back, int(moves.own[back])
+        found, to, value = _best_move(search, trial, best)
         if found >= 0:
-            best, given, slot, place = worth, back, found, to
-        apply_move(leaves, moves, here, back, state[back])
-    return given, slot, place, best
+            best, given_back, slot, option = value, back, found, to
+        apply_move(leaves, moves, margins, back, state[back])
+    return given_back, slot, option
 
 
 @numba.njit(cache=True, nogil=True)
-def _new_sight(leaves: ReachableLeaves, moves: Moves, neighbourhood: Neighbourhood) -> SearchState:
-    features, near = neighbourhood.row.shape[0], min(NEIGHBOURS, neighbourhood.place.shape[0])
-    return SearchState(
-        np.zeros((moves.start[-1], leaves.base.shape[0])), np.empty(features, np.float32),
-        np.empty((near, features), np.float32), np.empty(near, np.float32), np.empty(near, np.float32),
-        np.empty(near, np.float32), np.empty(neighbourhood.place.shape[0], np.float32),
-    )  # fmt: skip
+def _measure(search: SearchState, state: NDArray[np.int32]) -> None:
+    """Bring margins, gains and nearest people up to date with a state."""
+    for slot in range(state.shape[0]):
+        if search.margins.state[slot] != state[slot]:
+            apply_move(search.leaves, search.moves, search.margins, slot, state[slot])
+    margin_gains(search.leaves, search.moves, search.margins, search.gains)
+    if search.objective.distance_price > 0.0:
+        _locate(search, state)
+        squares_to(search.neighbourhood.people, search.neighbourhood.nominal, search.x, search.all_squares)
+        _keep_nearest(search)
 
 
 @numba.njit(cache=True, nogil=True)
-def _look(
-    leaves: ReachableLeaves,
-    moves: Moves,
-    objective: Objective,
-    neighbourhood: Neighbourhood,
-    state: NDArray[np.int32],
-    here: IncrementalMargins,
-    sight: SearchState,
-) -> None:
-    """Fill in every model's gains, and the people around."""
-    margin_gains(leaves, moves, here, sight.gains)
-    if objective.distance_price > 0.0:
-        _put(moves, neighbourhood, state, sight.x)
-        squares_to(neighbourhood.place, neighbourhood.nominal, sight.x, sight.to_all)
-        _keep_nearest(neighbourhood.place, sight)
-
-
-@numba.njit(cache=True, nogil=True)
-def _keep_nearest(place: NDArray[np.float32], sight: SearchState) -> None:
-    """Fill in those of the neighbourhood who are nearest, in the order of their distance, of equal ones the earlier first."""
-    count, nearest = sight.squares.shape[0], np.empty(sight.squares.shape[0], np.int64)
-    sight.squares[:] = np.inf
-    for i in range(sight.to_all.shape[0]):
-        if not sight.to_all[i] < sight.squares[count - 1]:
+def _keep_nearest(search: SearchState) -> None:
+    """Fill in the nearest people, nearest first, of equal ones the earlier."""
+    count, squares, all_squares = search.squares.shape[0], search.squares, search.all_squares
+    nearest = np.empty(count, np.int64)
+    squares[:] = np.inf
+    for i in range(all_squares.shape[0]):
+        if not all_squares[i] < squares[count - 1]:
             continue
         k = count - 1
-        while k > 0 and sight.squares[k - 1] > sight.to_all[i]:
-            sight.squares[k], nearest[k] = sight.squares[k - 1], nearest[k - 1]
+        while k > 0 and squares[k - 1] > all_squares[i]:
+            squares[k], nearest[k] = squares[k - 1], nearest[k - 1]
             k -= 1
-        sight.squares[k], nearest[k] = sight.to_all[i], i
+        squares[k], nearest[k] = all_squares[i], i
     for k in range(count):
-        sight.near[k] = place[nearest[k]]
+        search.near[k] = search.neighbourhood.people[nearest[k]]
 
 
 @numba.njit(cache=True, nogil=True)
-def _put(moves: Moves, neighbourhood: Neighbourhood, state: NDArray[np.int32], x: NDArray[np.float32]) -> None:
-    """Fill in where a state lies. Shape: x (features,)."""
+def _locate(search: SearchState, state: NDArray[np.int32]) -> None:
+    """Fill in where a state lies among people."""
+    moves, neighbourhood, x = search.moves, search.neighbourhood, search.x
     features = x.shape[0]
     for j in range(features):
-        x[j] = neighbourhood.row[j] if state[j] == moves.own[j] else neighbourhood.value[moves.start[j] + state[j]]
+        x[j] = neighbourhood.own[j] if state[j] == moves.own[j] else neighbourhood.options[moves.start[j] + state[j]]
     for u in range(state.shape[0] - features):
-        first, members = moves.first_member[u], moves.first_member[u + 1] - moves.first_member[u]
-        for k in range(members):
-            x[moves.members[first + k]] = neighbourhood.of_cells[
-                moves.first_cell[u] + state[features + u] * members + k
-            ]
+        first, end = members_of(moves, u)
+        cell = first_cell_of(moves, u, state[features + u])
+        for k in range(end - first):
+            x[moves.members[first + k]] = neighbourhood.cells[cell + k]
 
 
 @numba.njit(cache=True, nogil=True)
-def _worth_here(
-    moves: Moves, objective: Objective, state: NDArray[np.int32], here: IncrementalMargins, sight: SearchState
-) -> float:
-    """The objective of the state itself; inf where the model declines it."""
-    if not here.totals[0] >= objective.goals[0]:
+def _objective_at(search: SearchState, state: NDArray[np.int32]) -> float:
+    """The objective of the present state; inf where the model declines it."""
+    objective = search.objective
+    if not search.margins.totals[0] >= objective.goals[0]:
         return np.inf
-    worth = price_of(moves, state) + _deficit(objective, here, sight, -1)
+    value = price_of(search.moves, state) + _shortfall_price(search, -1)
     if objective.distance_price > 0.0:
-        worth += objective.distance_price * mean_of_nearest(sight.squares)
-    return worth
+        value += objective.distance_price * mean_of_nearest(search.squares)
+    return value
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
-def _deficit(objective: Objective, here: IncrementalMargins, sight: SearchState, at: int) -> float:
-    """What the models asked are short of, priced; `at` a place, or -1 where the state is."""
-    models = objective.goals.shape[0]
+@numba.njit(cache=True, nogil=True, forceinline=True)
+def _shortfall_price(search: SearchState, at: int) -> float:
+    """The price of the models' mean shortfall; `at` an index into gains, or -1 for the present state."""
+    objective, models = search.objective, search.objective.goals.shape[0]
     first = 1 if models > 1 else 0
     total = 0.0
     for m in range(first, models):
-        short = objective.goals[m] - here.totals[m]
+        short = objective.goals[m] - search.margins.totals[m]
         if at >= 0:
-            short -= sight.gains[at, m]
+            short -= search.gains[at, m]
         if short + objective.surplus > 0.0:
             total += objective.surplus_price * (short + objective.surplus)
         if short + objective.reserve > 0.0:
@@ -270,78 +245,73 @@ def _deficit(objective: Objective, here: IncrementalMargins, sight: SearchState,
 
 
 @numba.njit(cache=True, nogil=True)
-def _best_move(  # noqa: C901  (a kernel, as `profile`)
-    moves: Moves,
-    objective: Objective,
-    neighbourhood: Neighbourhood,
-    state: NDArray[np.int32],
-    here: IncrementalMargins,
-    sight: SearchState,
-    best: float,
-) -> tuple[int, int, float]:
-    """The single move that is worth most, and better than `best`: slot, place and objective; slot -1 where there is none."""
+def _best_move(search: SearchState, state: NDArray[np.int32], best: float) -> tuple[int, int, float]:
+    """The single move with the least objective below `best`: slot, option and objective; slot -1 where there is none."""
+    moves, objective = search.moves, search.objective
     paid = price_of(moves, state)
     found, to = -1, -1
     for slot in range(state.shape[0]):
-        first = moves.start[slot]
-        kept = paid
-        if state[slot] != moves.own[slot] and moves.price[first + state[slot]] < np.inf:
-            kept -= moves.price[first + state[slot]]
-        least_distance = -1.0  # not known before a place asks for it
-        for place in range(moves.start[slot + 1] - first):
-            at = first + place
-            worth = kept + moves.price[at]
-            # What moved comes back by an exchange: of a place without a value the gain is not known here.
-            if place == state[slot] or place == moves.own[slot] or not worth < best:
+        first, end = options_of(moves, slot)
+        others = paid - price_paid(moves, state, slot)
+        least_distance = -1.0  # unknown until an option needs it
+        for option in range(end - first):
+            at = first + option
+            value = others + moves.price[at]
+            # Moves are taken back by an exchange: the gain of the missing option is not known here.
+            if option == state[slot] or option == moves.own[slot] or not value < best:
                 continue
-            if not here.totals[0] + sight.gains[at, 0] >= objective.goals[0]:
+            if not search.margins.totals[0] + search.gains[at, 0] >= objective.goals[0]:
                 continue
-            worth += _deficit(objective, here, sight, at)
-            if not worth < best:
+            value += _shortfall_price(search, at)
+            if not value < best:
                 continue
             if objective.distance_price > 0.0:
                 if least_distance < 0.0:
-                    least_distance = _without(moves, neighbourhood, sight, slot)
-                if not worth + objective.distance_price * least_distance < best:
+                    least_distance = _distance_without(search, slot)
+                if not value + objective.distance_price * least_distance < best:
                     continue
-                worth += objective.distance_price * _with(moves, neighbourhood, sight, slot, place)
-            if worth < best - LEAST_STEP:
-                best, found, to = worth, slot, place
+                value += objective.distance_price * _distance_with(search, slot, option)
+            if value < best - LEAST_STEP:
+                best, found, to = value, slot, option
     return found, to, best
 
 
 @numba.njit(cache=True, nogil=True)
-def _without(moves: Moves, neighbourhood: Neighbourhood, sight: SearchState, slot: int) -> float:
-    """Fill in the squares to those around without what a slot moves; below their mean distance no move of it comes."""
-    features = sight.x.shape[0]
-    sight.without[:] = sight.squares
+def _distance_without(search: SearchState, slot: int) -> float:
+    """Leave a slot's features out of the squared distances; the mean distance then bounds that of each of its options."""
+    moves, features = search.moves, search.x.shape[0]
+    search.squares_without[:] = search.squares
     if slot < features:
-        for i in range(sight.without.shape[0]):
-            sight.without[i] -= square(sight.x[slot], sight.near[i, slot], neighbourhood.nominal[slot])
+        _add_feature(search, search.squares_without, slot, search.x[slot], np.float32(-1.0))
     else:
-        u = slot - features
-        for k in range(moves.first_member[u], moves.first_member[u + 1]):
+        first, end = members_of(moves, slot - features)
+        for k in range(first, end):
             j = moves.members[k]
-            for i in range(sight.without.shape[0]):
-                sight.without[i] -= square(sight.x[j], sight.near[i, j], neighbourhood.nominal[j])
-    return mean_of_nearest(sight.without)
+            _add_feature(search, search.squares_without, j, search.x[j], np.float32(-1.0))
+    return mean_of_nearest(search.squares_without)
 
 
 @numba.njit(cache=True, nogil=True)
-def _with(moves: Moves, neighbourhood: Neighbourhood, sight: SearchState, slot: int, place: int) -> float:
-    """The mean distance to the nearest of those around with the slot at a place; after `_without` of the slot."""
-    features = sight.x.shape[0]
-    sight.with_it[:] = sight.without
+def _distance_with(search: SearchState, slot: int, option: int) -> float:
+    """The mean distance to the nearest people with a slot at an option; call `_distance_without` of the slot first."""
+    moves, neighbourhood, features = search.moves, search.neighbourhood, search.x.shape[0]
+    search.squares_with[:] = search.squares_without
     if slot < features:
-        value = neighbourhood.value[moves.start[slot] + place]
-        for i in range(sight.with_it.shape[0]):
-            sight.with_it[i] += square(value, sight.near[i, slot], neighbourhood.nominal[slot])
+        coordinate = neighbourhood.options[moves.start[slot] + option]
+        _add_feature(search, search.squares_with, slot, coordinate, np.float32(1.0))
     else:
-        u = slot - features
-        first, members = moves.first_member[u], moves.first_member[u + 1] - moves.first_member[u]
-        for k in range(members):
-            j = moves.members[first + k]
-            value = neighbourhood.of_cells[moves.first_cell[u] + place * members + k]
-            for i in range(sight.with_it.shape[0]):
-                sight.with_it[i] += square(value, sight.near[i, j], neighbourhood.nominal[j])
-    return mean_of_nearest(sight.with_it)
+        first, end = members_of(moves, slot - features)
+        cell = first_cell_of(moves, slot - features, option)
+        for k in range(end - first):
+            coordinate = neighbourhood.cells[cell + k]
+            _add_feature(search, search.squares_with, moves.members[first + k], coordinate, np.float32(1.0))
+    return mean_of_nearest(search.squares_with)
+
+
+@numba.njit(cache=True, nogil=True, forceinline=True)
+def _add_feature(
+    search: SearchState, squares: NDArray[np.float32], j: int, coordinate: np.float32, sign: np.float32
+) -> None:
+    """Add one feature's squared distance from each of the nearest people, or take it away."""
+    for i in range(squares.shape[0]):
+        squares[i] += sign * square(coordinate, search.near[i, j], search.neighbourhood.nominal[j])

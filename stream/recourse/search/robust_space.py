@@ -1,4 +1,4 @@
-"""Where targets that last are searched for: the model and its shadows in common cells, and the pool's people."""
+"""The space in which robust targets are searched: the model and its shadows in common cells, and the pool's people."""
 
 from __future__ import annotations
 
@@ -22,29 +22,30 @@ from stream.recourse.space.moves import no_moves
 from stream.recourse.space.person_reach import CellTargets, cell_targets_of
 from stream.recourse.space.reachable_leaves import reachable_leaves
 
-LOGISTIC = "logistic"  # in the names of links whose margins are log odds
+LOGISTIC = "logistic"  # part of the names of links whose margins are log odds
 LOGIT_DEVIATION = math.pi / math.sqrt(3)  # the standard deviation of the logistic distribution
-ODDS = 0.75  # a probability at which log odds are measured; any other gives the same
-ASSUMED_DEVIATION = 0.4  # log odds between models, where no shadow tells: bootstraps differ by about as much
-DEVIATIONS_AMONG_MAX = 2048  # people, evenly chosen, on whom it is measured whenever a bundle is opened
+PROBABILITY = 0.75  # at which log odds are measured; any other gives the same
+ASSUMED_DEVIATION = 0.4  # log odds between models, without shadows: about what `_deviation` measures between bootstraps
+DEVIATIONS_AMONG_MAX = 2048  # people, evenly chosen, on whom it is measured at each opening of a bundle; by judgement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RobustSpace:
-    """What belongs to a published model.
+    """What belongs to a published model and all its decisions.
 
-    deviation: how many margins models lie apart, see `_deviation`; genuine: see `genuine_distance`.
+    deviation: how far apart the models' margins lie, see `_deviation`; people_apart: scales between accepted people, see
+    `genuine_distance`.
     """
 
     cells: Cells
     cell_targets: CellTargets
     joint: JointTrees
     people: People
-    genuine: float
+    people_apart: float
     deviation: float
 
     def warm_up(self) -> None:
-        """Descend once where nothing is permitted."""
+        """Compile the kernels, by a descent where nothing is permitted."""
         trees = self.joint.trees
         moves = no_moves(trees)
         features, models = len(moves.own), len(self.joint.base)
@@ -60,11 +61,12 @@ class RobustSpace:
             moves.own[None].copy(),
             1,
         )
-        distances(neighbourhood.place, neighbourhood.nominal, neighbourhood.place)
+        distances(neighbourhood.people, neighbourhood.nominal, neighbourhood.people)
 
 
 def robust_space(
     forests: tuple[Forest, ...],
+    own_cells: Cells,
     rules: FeatureRules,
     matrix: LeafMatrix,
     *,
@@ -72,22 +74,21 @@ def robust_space(
     policy: Policy,
     cutoff: float,
 ) -> RobustSpace:
-    """Put together what is common to all decisions. `forests`: the model, then its shadows."""
-    parts = [cells_of(forest) for forest in forests]
-    cells = common_cells(parts)
-    people = people_of(rules, matrix, parts[0])
+    """Prepare what all decisions share. `forests`: the model, then its shadows; `own_cells`: the model's."""
+    cells = common_cells([own_cells, *(cells_of(forest) for forest in forests[1:])])
+    people = people_of(rules, matrix, own_cells)
     return RobustSpace(
         cells=cells,
         cell_targets=cell_targets_of(rules, cells, matrix),
         joint=joint_trees(forests, cells, policy.sign),
         people=people,
-        genuine=genuine_distance(people, matrix.first_past(cutoff, policy.sign)),
+        people_apart=genuine_distance(people, matrix.first_past(cutoff, policy.sign)),
         deviation=_deviation(forests, link, matrix),
     )
 
 
 def _deviation(forests: Sequence[Forest], link: Link, matrix: LeafMatrix) -> float:
-    """How far the margins of shadows lie from the model's: the root mean square, of people the median."""
+    """How far the shadows' margins lie from the model's: each person's root mean square, and of these the median."""
     among = np.unique(np.linspace(0, len(matrix) - 1, DEVIATIONS_AMONG_MAX).astype(np.int64))
     own, *others = (margins_of(forest, matrix.rows[among]).astype(np.float64) for forest in forests)
     apart = np.array([margins - own for margins in others])
@@ -96,9 +97,9 @@ def _deviation(forests: Sequence[Forest], link: Link, matrix: LeafMatrix) -> flo
 
 
 def _log_odd(link: Link, matrix: LeafMatrix) -> float:
-    """How many margins make one log odd; of models without odds, what gives the pool the logistic distribution's deviation."""
+    """How many margins make one log odd; without odds, the scale at which the pool has the logistic distribution's deviation."""
     if LOGISTIC in link.name:
-        even, more = (link.cutoff(p, "probability", "above") for p in (0.5, ODDS))
-        return (more - even) / math.log(ODDS / (1 - ODDS))
+        even, more = (link.cutoff(p, "probability", "above") for p in (0.5, PROBABILITY))
+        return (more - even) / math.log(PROBABILITY / (1 - PROBABILITY))
     deviation = float(np.std(matrix.margins.astype(np.float64)))
     return deviation / LOGIT_DEVIATION if deviation > 0 else 1.0

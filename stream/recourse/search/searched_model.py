@@ -1,4 +1,4 @@
-"""What the search asks of a published model, so that it need not know the rest of one."""
+"""The parts of a published model that the search reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stream.recourse.space.margin_profiles import CellTrees
 
 
 class SearchedModel(Protocol):
-    """The parts of `model.PublishedModel` that a search reads."""
+    """A view of `model.PublishedModel`, which the layers keep out of this room."""
 
     @property
     def forest(self) -> Forest:
@@ -26,11 +26,11 @@ class SearchedModel(Protocol):
 
     @property
     def trees(self) -> CellTrees:
-        """Its trees in those cells, in which near is searched for."""
+        """Its trees in those cells, for the search of near."""
 
     @property
     def robust(self) -> RobustSpace | None:
-        """Where mid and far are searched for; None for trees too deep to search."""
+        """The space of mid and far; None for trees too deep to search."""
 
     @property
     def policy(self) -> Policy:
@@ -42,4 +42,4 @@ class SearchedModel(Protocol):
 
     @property
     def shadows(self) -> Shadows:
-        """What the model might have been."""
+        """Its shadow models."""

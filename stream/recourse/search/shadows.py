@@ -1,4 +1,4 @@
-"""Shadow models: what the model might have been, or was. A target that they accept too is likely to outlive the next retrain."""
+"""Shadow models: resampled or previous versions of the model. A target they accept too is likely to outlive a retrain."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from numpy.typing import NDArray
 
 from stream.forest.trees import Forest
 
-SEARCHED_SHARE: Final = Fraction(7, 10)  # of all shadows; the others only judge what the search found
+SEARCHED_SHARE: Final = Fraction(
+    7, 10
+)  # of all shadows; the others judge what was found. By judgement, see docs/shadows.md
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shadows:
-    """The shadows of a model, of its features and its link. A model may have none.
+    """The shadows of a model, with its features and its link. A model may have none.
 
-    The search asks some of them, so what these accept is no evidence; the share that is published is of the others, which
-    are held out. They stand in a ring, and each applicant's begins elsewhere: no one shadow judges everybody, and over many
-    applicants the share is that of all.
+    The search uses some of them, so their verdict is no evidence; the published share is of the others, which are held
+    out. They form a ring that starts elsewhere for each applicant, so that over many applicants every shadow judges.
     """
 
     forests: tuple[Forest, ...] = ()
@@ -37,7 +38,7 @@ class Shadows:
         return len(self.forests) - self.searched
 
     def ring(self, row: NDArray[np.float64]) -> list[int]:
-        """Give the numbers of all shadows as an applicant asks them: first those searched, then those held out.
+        """Give the numbers of all shadows in an applicant's order: first those searched, then those held out.
 
         Shape: row (features,). Equal rows have equal rings: -0.0 is 0.0, and every NaN the same.
         """

@@ -1,1 +1,1 @@
-"""Where one person can go, and what margins do on the way. Not here: which target is best (`search`)."""
+"""What one person can reach, and how margins change with each move. Not here: which target is best (`search`)."""

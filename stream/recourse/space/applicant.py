@@ -1,4 +1,4 @@
-"""One feature among others that move with it: which values a person may take of it, and what they cost."""
+"""One person, and one feature among those it moves with: which values are permitted, and what they cost."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from stream.recourse.space.target_values import sentinels_of
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Applicant:
-    """Where one person stands.
+    """One person's row, and where each feature could go alone.
 
-    Shapes: row (features,) float64; cells (features,) int32; mutability (features,) int8; target_value (cells of the model,)
-    float64: the value in each cell when a feature moves alone, NaN where it cannot.
+    Shapes: row (features,) float64; cells (features,) int32; mutability (features,) int8; target_value (cells of the
+    model,) float64: the value in each cell of a feature that moves alone, NaN where it cannot.
     """
 
     row: NDArray[np.float64]
@@ -30,13 +30,13 @@ class Applicant:
     target_value: NDArray[np.float64]
 
     def label(self, j: int) -> Mutability:
-        """Give the label of feature j, tightened by the decision's overrides."""
+        """The mutability of feature j, tightened by the decision's overrides."""
         return Mutability(int(self.mutability[j]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class UnitMember:
-    """What belongs to the model of a feature j that moves with others. sentinels: as the model reads them."""
+    """A feature j that moves with others, for every person. sentinels: its "no record" values as the model reads them."""
 
     j: int
     rule: FeatureRule
@@ -45,7 +45,7 @@ class UnitMember:
     sentinels: NDArray[Any]
 
     def permits(self, values: NDArray[np.float64], own: float, label: Mutability) -> NDArray[np.bool_]:
-        """Whether each value is the person's own, or in range, no sentinel, and along the label. Shape: (n,) -> (n,)."""
+        """Whether each value is the person's own, or in range, no sentinel, and in a permitted direction. Shape: (n,) -> (n,)."""
         with np.errstate(over="ignore"):
             read = values.astype(self.cells.dtype)
         permitted: NDArray[np.bool_] = np.isfinite(read) & (self.rule.min <= values) & (values <= self.rule.max)
@@ -66,7 +66,7 @@ class UnitMember:
 
 
 def unit_member(rules: FeatureRules, cells: Cells, matrix: LeafMatrix, j: int) -> UnitMember:
-    """Put together what is asked of a feature for every person."""
+    """Prepare feature j for every person."""
     rule = rules.rules[j]
     sentinels = np.array(sentinels_of(rule, cells), cells.dtype)
     return UnitMember(j=j, rule=rule, cells=cells, scale=float(matrix.scales[j]), sentinels=sentinels)

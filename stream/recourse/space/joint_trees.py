@@ -1,4 +1,4 @@
-"""A model and its shadows in one space of cells: the finest that tells apart whatever any of them does."""
+"""A model and its shadows in common cells, which separate whatever any of them separates."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from stream.recourse.space.margin_profiles import CellTrees, cell_trees
 
 
 class JointTrees(NamedTuple):
-    """The trees of several models, the model itself first, in the form that numba takes as one argument.
+    """The trees of several models, the model itself first, as one argument for numba.
 
-    Shapes: first (models + 1,): those of model m are trees.root[first[m]:first[m + 1]]; by_rank (models, features): each
-    model's own of `trees`; base (models,): base margins, times the policy's sign.
+    Shapes: first (models + 1,): those of model m are trees.root[first[m]:first[m + 1]]; by_rank (models, features): as of
+    `CellTrees`, for each model; base (models,): base margins, times the policy's sign. What `trees` says of features and
+    units is the first model's.
     """
 
     trees: CellTrees
@@ -27,7 +28,7 @@ class JointTrees(NamedTuple):
 
 
 def joint_trees(forests: Sequence[Forest], cells: Cells, sign: int) -> JointTrees:
-    """Express all forests in the same cells, which part values at least as finely as each of theirs."""
+    """Express all forests in the same cells, which are at least as fine as each one's own."""
     parts = [cell_trees(forest, cells, sign) for forest in forests]
     nodes = np.cumsum([0, *(len(part.left) for part in parts)])
     sides = np.cumsum([0, *(len(part.sides) for part in parts)])

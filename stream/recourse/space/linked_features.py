@@ -1,7 +1,7 @@
-"""Links and ratios: features of which one, the driver, moves, and the others follow by a formula.
+"""Links and ratios: one feature, the driver, moves, and its dependents follow by a formula.
 
-The driver moves along a line. Where it or one that depends on it comes into another cell there is a way for the unit
-to be, at the driver's permitted value next to the person's own.
+The driver moves along a line. Wherever it or a dependent enters another cell there is a stop: an alternative of the unit, at
+the driver's permitted value nearest to the person's own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from stream.recourse.rules.units import Dependent, Link, Unit
 from stream.recourse.space.applicant import Applicant, UnitMember
 from stream.recourse.space.target_values import grid_origin, past_sentinels
 
-LINE_WAYS_MAX = 256  # of one line; where more cells lie along it, evenly spread ones of them
+LINE_STOPS_MAX = 256  # alternatives of one line, evenly spread where there are more; by judgement, see docs/features.md
 
 NOT_KNOWN = "a value that it moves with is not known"
 NO_RATIO = "what its ratio is divided by is not known, or not above zero"
@@ -40,46 +40,46 @@ NO_RATIO = "what its ratio is divided by is not known, or not above zero"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LinkedFeatures:
-    """What belongs to the model of a driver and its dependents.
+    """A driver and its dependents, for every person.
 
-    driver, guide, places: where the driver, the guide and each dependent stand among `members`; the guide is the member
-    whose cell says how far to go toward somebody else: the driver, or the first that the model splits on. upward,
-    downward: per member, the values at which a cell or what lies past a "no record" value is entered from below and
-    from above.
+    driver, guide, positions: the indexes of the driver, the guide and each dependent among `members`. The guide is the
+    member whose cell says how far to move toward somebody else: the driver, or the first that the model splits on.
+    upward, downward: per member, the values at which a cell, or the range past a "no record" value, is entered from below
+    and from above.
     """
 
     members: tuple[UnitMember, ...]
     rules: FeatureRules
     driver: int
     dependents: tuple[Dependent, ...]
-    places: tuple[int, ...]
+    positions: tuple[int, ...]
     guide: int
     upward: tuple[NDArray[np.float64], ...]
     downward: tuple[NDArray[np.float64], ...]
 
-    def ways(self, person: Applicant) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
-        """Give the members' values along the line, and their cells: per combination of cells those next to the person's own.
+    def alternatives(self, person: Applicant) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+        """The members' values and cells along the line: per combination of cells, those nearest to the person's own.
 
-        Shapes: (ways, members) float64, int32.
+        Shapes: (n, members) float64, int32.
         """
         at = [one.j for one in self.members]
         own = person.row[at]
-        if self.unable(person.row) is not None or any(person.label(j) == Mutability.IMMUTABLE for j in at):
+        if self.obstacle(person.row) is not None or any(person.label(j) == Mutability.IMMUTABLE for j in at):
             return np.empty((0, len(at))), np.empty((0, len(at)), np.int32)
         formulas = [self._formula(one, person.row) for one in self.dependents]
         drivers, digits = self._drivers(formulas, person)
         values = np.repeat(own[None], len(drivers), axis=0)
         values[:, self.driver] = divided(drivers, 10**digits)
-        for k, formula in zip(self.places, formulas, strict=True):
+        for k, formula in zip(self.positions, formulas, strict=True):
             reached = formula.values(drivers, digits)
             values[:, k] = np.where(reached == own[k], own[k], reached)
         permitted = values[:, self.driver] != own[self.driver]
         for k, one in enumerate(self.members):
             permitted &= one.permits(values[:, k], float(own[k]), person.label(one.j))
-        return self._next_to(values[permitted], float(own[self.driver]), person.cells[at])
+        return self._nearest_of_each(values[permitted], float(own[self.driver]), person.cells[at])
 
-    def unable(self, row: NDArray[np.float64]) -> str | None:
-        """Say why a row allows nothing: what the formulas lack in it; None where they lack nothing."""
+    def obstacle(self, row: NDArray[np.float64]) -> str | None:
+        """Why a row permits no alternative: what the formulas lack in it; None where they lack nothing."""
         driver = self.members[self.driver].j
         needed = {driver}
         for one in self.dependents:
@@ -107,9 +107,9 @@ class LinkedFeatures:
         )
 
     def _drivers(self, formulas: Sequence[Formula], person: Applicant) -> tuple[NDArray[Any], int]:
-        """Give the driver's values that are worth a look, ascending, as whole units of 10 ** -digits, and digits.
+        """The driver's candidate values, ascending, as whole units of 10 ** -digits, and digits.
 
-        Of each stop the neighbours too: doubles miss a stop by a step at most.
+        Each stop comes with its neighbours: doubles miss a stop by a step at most.
         """
         driver = self.members[self.driver]
         own, label, rule = float(person.row[driver.j]), person.label(driver.j), driver.rule
@@ -119,7 +119,7 @@ class LinkedFeatures:
         stops = stops[(label != Mutability.DECREASE_ONLY) | (stops <= own)]
         digits = max([digits_of(exact(own)), *(formula.digits for formula in formulas)])
         if rule.step is None:
-            texts = _neighbours(stops, driver.cells)
+            texts = _neighbouring_numbers(stops, driver.cells)
             digits = max([digits, *map(digits_of_text, texts)])
             drivers = wholes(sorted({whole_of_text(text, digits) for text in texts}))
         else:
@@ -134,60 +134,60 @@ class LinkedFeatures:
         return (drivers[drivers > 0] if any(formula.kind == "below" for formula in formulas) else drivers), digits
 
     def _stops(self, formulas: Sequence[Formula], row: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Driver values, as near as doubles get, at which a member comes into another cell."""
+        """The driver's values, to within a double, at which a member enters another cell."""
         at, up, down = row[self.members[self.driver].j], self.upward[self.driver], self.downward[self.driver]
-        # Next to its own value too: there a ratio that was not what its parts give becomes so.
+        # Beside its own value too, where a recorded ratio that disagrees with its parts is corrected.
         stops = [up[up > at], down[down < at], np.array([at])]
-        for k, formula in zip(self.places, formulas, strict=True):
+        for k, formula in zip(self.positions, formulas, strict=True):
             step, begins = self.members[k].rule.step or 0.0, formula.begins()
-            beside = _beside(formula, float(row[self.members[k].j]))
+            own_steps = _steps_around_own(formula, float(row[self.members[k].j]))
             for side, entered in ((1, self.upward[k]), (-1, self.downward[k])):
-                ends = np.concatenate([entered, beside]) - side * step / 2
+                ends = np.concatenate([entered, own_steps]) - side * step / 2
                 stops.append(formula.back(ends[side * ends >= side * begins - step]))
         return np.concatenate(stops)
 
-    def _next_to(
+    def _nearest_of_each(
         self, values: NDArray[np.float64], own: float, own_cells: NDArray[np.int32]
     ) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
-        """Keep, per combination of cells, the way whose driver is next to the person's own, and not too many of them."""
-        driver = values[:, self.driver]  # ascends, so that of two equally near the lesser comes first
+        """Keep, per combination of cells, the values whose driver is nearest to the person's own, up to `LINE_STOPS_MAX`."""
+        driver = values[:, self.driver]  # ascends, so of two equally near the lesser comes first
         values = values[np.argsort(np.abs(driver - own), kind="stable")]
         cells = cells_of_members(self.members, values)
         first = first_of_each(cells)
         first = first[(cells[first] != own_cells).any(axis=1)]
-        if len(first) > LINE_WAYS_MAX:
+        if len(first) > LINE_STOPS_MAX:
             along = first[np.argsort(values[first, self.driver])]
-            first = along[np.linspace(0, len(along) - 1, LINE_WAYS_MAX).round().astype(np.int64)]
+            first = along[np.linspace(0, len(along) - 1, LINE_STOPS_MAX).round().astype(np.int64)]
         return values[first], cells[first]
 
 
 def cells_of_members(members: Sequence[UnitMember], values: NDArray[np.float64]) -> NDArray[np.int32]:
-    """Find the cell of each member's values. Shape: (n, members) -> (n, members) int32."""
+    """The cell of each member's values. Shape: (n, members) -> (n, members) int32."""
     return np.column_stack([one.cells.of_column(one.j, values[:, k]) for k, one in enumerate(members)])
 
 
 def first_of_each(cells: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Give the place of the first of each combination of cells, ascending. Shape: (n, members) int32 -> (combinations,)."""
-    places: dict[tuple[int, ...], int] = {}
-    for at, combination in enumerate(map(tuple, cells.tolist())):
-        places.setdefault(combination, at)
-    return np.array(list(places.values()), np.int64)
+    """The first row of each combination of cells, ascending. Shape: (n, members) int32 -> (combinations,)."""
+    first: dict[tuple[int, ...], int] = {}
+    for row, combination in enumerate(map(tuple, cells.tolist())):
+        first.setdefault(combination, row)
+    return np.array(list(first.values()), np.int64)
 
 
 def linked_features_of(
     unit: Unit, members: Sequence[UnitMember], rules: FeatureRules, cell_targets: Sequence[NDArray[np.float64]]
 ) -> LinkedFeatures:
-    """Put together what belongs to the model. cell_targets: per member, (cells, 3) as `target_values` gives them."""
+    """Prepare a unit for every person. cell_targets: per member, (cells, 3) as `target_values` gives them."""
     at = [one.j for one in members]
     driver = unit.members.index(unit.driver if unit.driver is not None else unit.members[0])
-    places = tuple(at.index(one.j) for one in unit.dependents)
-    split = [k for k in (driver, *places) if members[k].cells.count(at[k]) > 1]
+    positions = tuple(at.index(one.j) for one in unit.dependents)
+    split = [k for k in (driver, *positions) if members[k].cells.count(at[k]) > 1]
     return LinkedFeatures(
         members=tuple(members),
         rules=rules,
         driver=driver,
         dependents=unit.dependents,
-        places=places,
+        positions=positions,
         guide=split[0] if split else driver,
         upward=tuple(
             _entered(one, target_value[:, 0], upward=True)
@@ -206,8 +206,8 @@ def _entered(one: UnitMember, target_value: NDArray[np.float64], *, upward: bool
     )
 
 
-def _beside(formula: Formula, own: float) -> list[float]:
-    """Give what a dependent can be next to its own value, which parts what its label permits."""
+def _steps_around_own(formula: Formula, own: float) -> list[float]:
+    """The values of a dependent around its own, where its label stops permitting."""
     if formula.step is None or not math.isfinite(own):
         return [own]
     origin, step = float(formula.origin), float(formula.step)
@@ -220,13 +220,13 @@ def _beside(formula: Formula, own: float) -> list[float]:
 
 
 def _neighbouring_counts(stops: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Give the whole numbers next to each stop, ascending."""
+    """The whole numbers at and beside each stop, ascending."""
     counts = np.rint(stops[np.abs(stops) < EXACT_BELOW / 2]).astype(np.int64)
     return np.unique(np.concatenate([counts - 1, counts, counts + 1]))
 
 
-def _neighbours(stops: NDArray[np.float64], cells: Cells) -> list[str]:
-    """Give the numbers that the model tells apart next to each stop, as the shortest decimals that it reads as them."""
+def _neighbouring_numbers(stops: NDArray[np.float64], cells: Cells) -> list[str]:
+    """The numbers of the model's dtype at and beside each stop, as the shortest decimals that read as them."""
     with np.errstate(over="ignore"):
         read = np.unique(stops.astype(cells.dtype))
         ends = [np.nextafter(read, read.dtype.type(end)) for end in (-np.inf, np.inf)]

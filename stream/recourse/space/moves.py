@@ -1,8 +1,8 @@
-"""What one person can do, in the form that the searches take: each place that a feature, or a unit of features, can move to.
+"""One person's moves as the searches take them: every option of every feature and of every unit of features.
 
-A *slot* is a feature that moves alone, or one that moves with others and so has nowhere to go by itself; after the
-features come the units, one slot each. The places of a feature are its cells, those of a unit its alternatives. A state
-says of each slot where it is, and holds the cells of all features, whatever moved them.
+Each feature is a *slot*, and after the features each unit is one. The *options* of a feature are its cells, those of a
+unit its alternatives; a feature of a unit has no option of its own but to stay. A *state* holds the option of each slot,
+and so the cells of all features, whatever moved them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from stream.recourse.space.person_reach import PersonReach
 
 
 class Moves(NamedTuple):
-    """One person's places and their prices, in the form that numba takes as one argument.
+    """One person's options and their prices, as one argument for numba.
 
-    Shapes: start (slots + 1,): the places of slot s are start[s]:start[s + 1]; own (slots,): where the person is; price
-    (places,): effort and the price of the actions, 0 at the own place, inf where nobody may go; first_member (units +
-    1,) and members: the features of each unit; first_cell (units + 1,) and cells: of a unit's alternatives, one after
-    the other, the cells of all members.
+    Shapes: start (slots + 1,): the options of slot s are start[s]:start[s + 1]; own (slots,): the person's own options;
+    price (options,): effort and the price of the actions, 0 for the own option, inf for one that is not permitted;
+    first_member (units + 1,) and members: the features of each unit; first_cell (units + 1,) and cells: for each
+    alternative of a unit, one after the other, the cells of all members.
     """
 
     start: NDArray[np.int64]
@@ -37,7 +37,7 @@ class Moves(NamedTuple):
 
 
 def moves_of(reach: PersonReach, action_cost: float) -> Moves:
-    """List what a person can do. `action_cost` is the price of each feature that moves, beside its effort."""
+    """Put a person's reach into this form. `action_cost` is the price of each feature that moves, beside its effort."""
     start, units = reach.cell_targets.start, reach.alternatives
     price = reach.prices() + action_cost
     price[start[:-1] + reach.cells] = 0.0
@@ -53,7 +53,7 @@ def moves_of(reach: PersonReach, action_cost: float) -> Moves:
 
 
 def without(moves: Moves, slot: int) -> Moves:
-    """Give the moves of somebody for whom one slot stays where it is."""
+    """Give the same moves with one slot kept where it is."""
     price = moves.price.copy()
     price[moves.start[slot] : moves.start[slot + 1]] = np.inf
     price[moves.start[slot] + moves.own[slot]] = 0.0
@@ -61,10 +61,10 @@ def without(moves: Moves, slot: int) -> Moves:
 
 
 def no_moves(trees: CellTrees) -> Moves:
-    """The moves of someone who may go nowhere."""
-    features, places = len(trees.by_rank), int(trees.start[-1])
+    """Give the moves of a person whom nothing is permitted."""
+    features = len(trees.by_rank)
     own, starts = np.zeros(features, np.int32), np.zeros(1, np.int64)
-    price = np.full(places, np.inf)
+    price = np.full(int(trees.start[-1]), np.inf)
     price[trees.start[:-1]] = 0.0
     empty = np.empty(0, np.int32)
     return Moves(trees.start, own, price, starts, empty, starts, empty)
@@ -75,8 +75,8 @@ def state_of(
 ) -> NDArray[np.int32]:
     """Give the state of a target row that was made of a person's moves. Shapes: target (features,) -> (slots,).
 
-    `cells` are those of `moves`; `known` those in which the target was made, which part values less finely or as much. Of a
-    unit that is the alternative with the target's cells, else the cheapest in its `known` cells, else the own one.
+    `cells` are those of `moves`; `known` those in which the target was made, the same or coarser. A unit takes the
+    alternative with the target's cells, else the cheapest in its `known` cells, else its own.
     """
     at_cells = cells.of(target[None])[0]
     state = np.concatenate([at_cells, np.zeros(len(moves.own) - len(at_cells), np.int32)]).astype(np.int32)
@@ -103,53 +103,85 @@ def target_of(reach: PersonReach, state: NDArray[np.int32]) -> NDArray[np.float6
     return target
 
 
+@numba.njit(cache=True, nogil=True, forceinline=True)
+def options_of(moves: Moves, slot: int) -> tuple[int, int]:
+    """The first option of a slot, and the end of them."""
+    return moves.start[slot], moves.start[slot + 1]
+
+
+@numba.njit(cache=True, nogil=True, forceinline=True)
+def members_of(moves: Moves, u: int) -> tuple[int, int]:
+    """The first member of a unit in `moves.members`, and the end of them."""
+    return moves.first_member[u], moves.first_member[u + 1]
+
+
+@numba.njit(cache=True, nogil=True, forceinline=True)
+def first_cell_of(moves: Moves, u: int, option: int) -> int:
+    """Where the cells of a unit's alternative begin in `moves.cells`, one per member."""
+    return int(moves.first_cell[u] + option * (moves.first_member[u + 1] - moves.first_member[u]))
+
+
+@numba.njit(cache=True, nogil=True, forceinline=True)
+def price_at(moves: Moves, slot: int, option: int) -> float:
+    """The price of a slot's option."""
+    return float(moves.price[moves.start[slot] + option])
+
+
+@numba.njit(cache=True, nogil=True, forceinline=True)
+def moves_itself(moves: Moves, state: NDArray[np.int32], slot: int) -> bool:
+    """Whether a slot has moved by itself: a feature that its unit has moved has no price of its own."""
+    return state[slot] != moves.own[slot] and price_at(moves, slot, state[slot]) < np.inf
+
+
+@numba.njit(cache=True, nogil=True, forceinline=True)
+def price_paid(moves: Moves, state: NDArray[np.int32], slot: int) -> float:
+    """What a state pays for one slot: 0 where it has not moved by itself."""
+    return price_at(moves, slot, state[slot]) if moves_itself(moves, state, slot) else 0.0
+
+
 @numba.njit(cache=True, nogil=True)
 def price_of(moves: Moves, state: NDArray[np.int32]) -> float:
-    """Say what it costs to be in a state. What a unit takes along has no price of its own."""
+    """What a state costs. Shape: (slots,)."""
     price = 0.0
     for slot in range(state.shape[0]):
-        if state[slot] != moves.own[slot] and moves.price[moves.start[slot] + state[slot]] < np.inf:
-            price += moves.price[moves.start[slot] + state[slot]]
+        price += price_paid(moves, state, slot)
     return price
 
 
 @numba.njit(cache=True, nogil=True)
-def move(moves: Moves, features: int, state: NDArray[np.int32], slot: int, place: int) -> None:
-    """Put a slot of a state at a place; a unit takes its members along."""
-    state[slot] = place
+def move(moves: Moves, features: int, state: NDArray[np.int32], slot: int, option: int) -> None:
+    """Move a slot of a state to an option; a unit takes its members along."""
+    state[slot] = option
     if slot >= features:
-        u = slot - features
-        first, members = moves.first_member[u], moves.first_member[u + 1] - moves.first_member[u]
-        for k in range(members):
-            state[moves.members[first + k]] = moves.cells[moves.first_cell[u] + place * members + k]
+        _move_members(moves, state, slot - features, option)
 
 
 @numba.njit(cache=True, nogil=True)
 def gains_of(trees: CellTrees, moves: Moves, state: NDArray[np.int32], gains: NDArray[np.float64]) -> float:
-    """Fill in what the margin gains when one slot alone moves to a place; return the sum over all trees.
+    """Fill in what the margin gains when one slot alone moves to an option; return the sum over all trees.
 
-    Shapes: state (slots,) -> gains (places + 1,), the last of no meaning, as of `profile`.
+    Shapes: state (slots,) -> gains (options + 1,), the last without meaning, as of `profile`.
     """
     features = trees.by_rank.shape[0]
     total = profile(trees, state[:features], gains[: trees.start[features] + 1])
     moved = state[:features].copy()
     for u in range(moves.own.shape[0] - features):
-        slot = features + u
-        first = moves.start[slot]
-        for place in range(moves.start[slot + 1] - first):
-            _put_members(moves, moved, u, place)
-            gains[first + place] = 0.0
+        first, end = options_of(moves, features + u)
+        for option in range(end - first):
+            _move_members(moves, moved, u, option)
+            gains[first + option] = 0.0
             for at in range(trees.first_unit_tree[u], trees.first_unit_tree[u + 1]):
-                gains[first + place] += weight_reached(trees, trees.root[trees.trees_of_unit[at]], moved)
-        _put_members(moves, moved, u, state[slot])
-        held = gains[first + state[slot]]
-        for place in range(moves.start[slot + 1] - first):
-            gains[first + place] -= held
+                gains[first + option] += weight_reached(trees, trees.root[trees.trees_of_unit[at]], moved)
+        _move_members(moves, moved, u, state[features + u])
+        own = gains[first + state[features + u]]
+        for option in range(first, end):
+            gains[option] -= own
     return total
 
 
 @numba.njit(cache=True, nogil=True)
-def _put_members(moves: Moves, row: NDArray[np.int32], u: int, place: int) -> None:
-    first, members = moves.first_member[u], moves.first_member[u + 1] - moves.first_member[u]
-    for k in range(members):
-        row[moves.members[first + k]] = moves.cells[moves.first_cell[u] + place * members + k]
+def _move_members(moves: Moves, row: NDArray[np.int32], u: int, option: int) -> None:
+    first, end = members_of(moves, u)
+    cell = first_cell_of(moves, u, option)
+    for k in range(end - first):
+        row[moves.members[first + k]] = moves.cells[cell + k]

@@ -1,9 +1,9 @@
-"""What one person can reach: for a feature and a cell, the nearest value that the rules permit.
+"""What one person can reach: for each feature and cell, the nearest value that the rules permit.
 
-Targets are made from cells, never from a comparator's values: the nearest value to the person's own that lies in the
-cell, is whole, on the step and in range where features.toml says so, moves the way its label permits, and is no
-"no record" value. Coming from below that is the cell's least permitted value, from above its greatest: both belong to
-the model, so they are found once (`CellTargets`) and looked up for each person (`PersonReach`).
+Targets are made from cells, never from a comparator's values: the value nearest to the person's own that lies in the cell,
+is whole, on the step and in range where features.toml says so, lies in a permitted direction, and is no "no record" value.
+From below that is the cell's least permitted value, from above its greatest. Both depend on the model alone, so they are
+found once (`CellTargets`) and looked up for each person (`PersonReach`).
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ STAYS = "another feature is computed with it and moves in its place"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CellTargets:
-    """Per cell, the value a person lands on when coming from below, from above, or from no value; NaN: none permitted.
+    """Per cell, the target value from below, from above, and from no value; NaN: none is permitted.
 
     Shapes: start (features + 1,) int64: the cells of feature j are start[j]:start[j + 1]; the rest (cells,):
     feature and cell int64, from_below, from_above, from_nothing float64. A category without a direction is entered
     at the code that is commonest in the pool, as from nothing: its codes have no order. alone, stays (features,):
-    whether a feature moves by itself, and whether it is kept where it is because a ratio is computed with it; the others
-    are of `units`, those that move together.
+    whether a feature moves by itself, and whether it stays because a ratio is computed with it; the others move
+    together, in `units`.
     """
 
     start: NDArray[np.int64]
@@ -57,13 +57,13 @@ class CellTargets:
 
 
 def cell_targets_of(rules: FeatureRules, cells: Cells, matrix: LeafMatrix) -> CellTargets:
-    """Find every target_value of a model once, in `cells`: the model's own, or such as part them further.
+    """Find every target value of a model once, in `cells`: the model's own, or finer ones.
 
-    Raises: ConfigurationError where features cannot move together as they are told to.
+    Raises: ConfigurationError where features cannot move together as their rules say.
     """
     of_features = [target_values(rule, cells, matrix, j) for j, rule in enumerate(rules.rules)]
     counts = [len(cell_targets) for cell_targets in of_features]
-    ways = np.concatenate([*of_features, np.empty((0, 3))])
+    values = np.concatenate([*of_features, np.empty((0, 3))])
     start = np.cumsum([0, *counts])
     feature = np.repeat(np.arange(len(counts)), counts)
     together = rules.units
@@ -75,9 +75,9 @@ def cell_targets_of(rules: FeatureRules, cells: Cells, matrix: LeafMatrix) -> Ce
         start=start,
         feature=feature,
         cell=np.arange(len(feature)) - start[feature],
-        from_below=ways[:, 0].copy(),
-        from_above=ways[:, 1].copy(),
-        from_nothing=ways[:, 2].copy(),
+        from_below=values[:, 0].copy(),
+        from_above=values[:, 1].copy(),
+        from_nothing=values[:, 2].copy(),
         alone=alone,
         stays=stays,
         units=unit_moves(rules, cells, matrix, start, of_features),
@@ -89,9 +89,9 @@ class PersonReach:
     """All moves open to one person.
 
     Shapes: row (features,) float64 as the model takes it; cells (features,) int32; mutability (features,) int8;
-    target_value (cells of the model,) float64: the target value in each cell, NaN where this person cannot go. Of a feature
-    that moves with others it says where it could go alone; where its unit can go, `alternatives` says, and per unit
-    `unable` why the row allows nothing, where it does not.
+    target_value (cells of the model,) float64: the target value in each cell, NaN where none is permitted to this person.
+    For a feature that moves with others it is where it could go alone; `alternatives` holds where its unit can go, and
+    `obstacles` per unit why the row permits no alternative, if it does not.
     """
 
     rules: FeatureRules
@@ -102,7 +102,7 @@ class PersonReach:
     mutability: NDArray[np.int8]
     target_value: NDArray[np.float64]
     alternatives: Alternatives
-    unable: tuple[str | None, ...]
+    obstacles: tuple[str | None, ...]
 
     def project(self, cells: NDArray[np.int32]) -> NDArray[np.float64]:
         """Move a person toward each comparator as far as the rules permit.
@@ -134,7 +134,7 @@ class PersonReach:
         if to != self.row[j] and not math.isnan(to):
             return None
         if unit.guide is not None:
-            return own or self.unable[u] or DEPENDS
+            return own or self.obstacles[u] or DEPENDS
         others = any(
             self._why_not(m, int(cells[m])) is not None or self.mutability[m] == Mutability.IMMUTABLE for m in at
         )
@@ -147,9 +147,9 @@ class PersonReach:
         return float(efforts(np.array([to]), own, cost=rule.cost, scale=self.matrix.scales[j], unordered=unordered)[0])
 
     def prices(self) -> NDArray[np.float64]:
-        """Give the effort of every move of a single feature: inf where it is not permitted, 0 at the own cell.
+        """The effort of every move of a single feature: inf where it is not permitted, 0 at the own cell.
 
-        Shape: (cells of the model,). What moves with others does not move alone.
+        Shape: (cells of the model,). A feature that moves with others has no move alone.
         """
         at = self.cell_targets.feature
         price = self._efforts(self.target_value, at)
@@ -158,10 +158,10 @@ class PersonReach:
         return price
 
     def costs(self, targets: NDArray[np.float64], action_cost: float) -> NDArray[np.float64]:
-        """Say what targets cost: the efforts of all that moves, and `action_cost` for each feature. Shape: (n, features) -> (n,)."""
+        """The cost of each target: the effort of each feature that moves, plus `action_cost`. Shape: (n, features) -> (n,)."""
         moved = ~is_own(targets, self.row)
-        dear = self._efforts(targets, np.arange(len(self.row))) + action_cost
-        cost: NDArray[np.float64] = np.where(moved, dear, 0.0).sum(axis=1)
+        each = self._efforts(targets, np.arange(len(self.row))) + action_cost
+        cost: NDArray[np.float64] = np.where(moved, each, 0.0).sum(axis=1)
         return cost
 
     def _efforts(self, values: NDArray[np.float64], at: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -196,7 +196,7 @@ def person_reach(
     cells: NDArray[np.int32],
     mutability: NDArray[np.int8],
 ) -> PersonReach:
-    """Look up where one person can go. Shapes: row, cells, mutability (features,)."""
+    """Look up what one person can reach. Shapes: row, cells, mutability (features,)."""
     at = cell_targets.feature
     label = mutability[at]
     mutable = label == Mutability.MUTABLE
@@ -207,8 +207,8 @@ def person_reach(
     target_value = np.where(nothing | unordered, cell_targets.from_nothing, target_value)
     permitted = mutable | (~nothing & (label == np.where(above, Mutability.INCREASE_ONLY, Mutability.DECREASE_ONLY)))
     target_value[~permitted] = np.nan
-    standing = Applicant(row=row, cells=cells, mutability=mutability, target_value=target_value)
-    alternatives, unable = alternatives_of(cell_targets.units, standing)
+    applicant = Applicant(row=row, cells=cells, mutability=mutability, target_value=target_value)
+    alternatives, obstacles = alternatives_of(cell_targets.units, applicant)
     return PersonReach(
         rules=rules,
         matrix=matrix,
@@ -218,5 +218,5 @@ def person_reach(
         mutability=mutability,
         target_value=target_value,
         alternatives=alternatives,
-        unable=unable,
+        obstacles=obstacles,
     )

@@ -1,8 +1,8 @@
-"""What trees are to one person: the leaves that are within reach, each with the places that lead to it.
+"""The leaves that one person can reach, each with the options that lead to it.
 
-Most features of a person stay where they are, and most splits on the others lie beyond what is permitted; such splits are
-passed over. What is left of a tree are its leaves, and of each a *bar* for every slot that its path splits on: the places
-of the slot from which the leaf is reached. Together they say the same of every state that the person can be in.
+Most features of a person stay where they are, and most splits on the others lie beyond what the rules permit; such
+splits are skipped. What remains of a tree are its leaves, and for each a *condition* per slot that its path splits on:
+the options of the slot that lead to the leaf. The conditions decide the leaf for every state the person can be in.
 """
 
 from __future__ import annotations
@@ -15,29 +15,30 @@ from numpy.typing import NDArray
 
 from stream.forest.trees import INSIDE
 from stream.recourse.space.joint_trees import JointTrees
-from stream.recourse.space.margin_profiles import DEPTH_MAX, CellTrees, goes_left
-from stream.recourse.space.moves import Moves
+from stream.recourse.space.margin_profiles import DEPTH_MAX, CellTrees, goes_left, missing_cell
+from stream.recourse.space.moves import Moves, first_cell_of, members_of, options_of, price_at
 
-FIRST_ROOM = 1 << 16  # of leaves, bars and tables; doubled where that is too little
-LEAF, SLOT, LOW, HIGH, AT_MISSING, TABLE = range(6)  # columns of bars
-NO_TABLE = -1  # marks a bar that is an interval
+INITIAL_CAPACITY = 1 << 16  # of leaves, conditions and table entries; doubled when full. Chosen by judgement
+LEAF, SLOT, LOW, HIGH, AT_MISSING, TABLE = range(6)  # columns of a condition while it is collected
+NO_TABLE = -1  # the `table` of a condition that is an interval
+UNREACHABLE = -1  # in place of a count: no permitted state meets all conditions of a leaf
 
 
 class ReachableLeaves(NamedTuple):
-    """All leaves within one person's reach, in the form that numba takes as one argument.
+    """All leaves that one person can reach, as one argument for numba.
 
-    Shapes: model, weight (leaves,): whose leaf it is, and what it counts, times the policy's sign; first_bar (leaves + 1,),
-    of_leaf: its bars are of_leaf[first_bar[l]:first_bar[l + 1]]; first_of_slot (slots + 1,): those of slot s are
-    first_of_slot[s]:first_of_slot[s + 1]. Per bar (bars,): leaf, slot, and the places of the slot that lead to the leaf:
-    from low to high, and that of missing where `at_missing`; or, where `table` is not NO_TABLE, those that are true in
-    tables[table + place]. tabled (models, slots): whether a slot's bars are tables; base (models,): the base margins, and
-    all leaves without a bar.
+    Shapes: model (leaves,) int32; weight (leaves,) float64, times the policy's sign; conditions (conditions,) int32: those
+    of leaf l are conditions[first_condition[l]:first_condition[l + 1]]. The conditions themselves are sorted by slot: those
+    of slot s are first_of_slot[s]:first_of_slot[s + 1]. Per condition: its leaf and slot, and the options that meet it:
+    low to high, and the missing value's where `at_missing`; or, where `table` is not NO_TABLE, those that are true in
+    tables[table + option]. is_table (models, slots): whether the slot's conditions are tables; base (models,) float64:
+    the base margin plus all leaves without a condition.
     """
 
     model: NDArray[np.int32]
     weight: NDArray[np.float64]
-    first_bar: NDArray[np.int64]
-    of_leaf: NDArray[np.int32]
+    first_condition: NDArray[np.int64]
+    conditions: NDArray[np.int32]
     first_of_slot: NDArray[np.int64]
     leaf: NDArray[np.int32]
     slot: NDArray[np.int32]
@@ -46,205 +47,258 @@ class ReachableLeaves(NamedTuple):
     at_missing: NDArray[np.bool_]
     table: NDArray[np.int32]
     tables: NDArray[np.bool_]
-    tabled: NDArray[np.bool_]
+    is_table: NDArray[np.bool_]
     base: NDArray[np.float64]
 
 
+class _Permitted(NamedTuple):
+    """The cells a person can be in. Shapes: cells (cells,); low, high (features,): least and greatest but missing; missing (features,)."""
+
+    cells: NDArray[np.bool_]
+    low: NDArray[np.int64]
+    high: NDArray[np.int64]
+    missing: NDArray[np.bool_]
+
+
+class _Movers(NamedTuple):
+    """What moves each feature. Shapes: slot (features,); member (features,): its index within the slot's unit."""
+
+    slot: NDArray[np.int64]
+    member: NDArray[np.int64]
+
+
+@numba.njit(cache=True, nogil=True, forceinline=True)
+def conditions_of_slot(leaves: ReachableLeaves, slot: int) -> tuple[int, int]:
+    """The first condition of a slot, and the end of them."""
+    return leaves.first_of_slot[slot], leaves.first_of_slot[slot + 1]
+
+
 @numba.njit(cache=True, nogil=True)
-def reachable_leaves(joint: JointTrees, moves: Moves, asked: NDArray[np.int64]) -> ReachableLeaves:  # noqa: C901, PLR0912, PLR0915  (a kernel, as `profile`)
-    """Collect the leaves that a person can reach, with their bars. Shape: asked (models,): which of `joint`, in that order."""
+def reachable_leaves(  # noqa: C901  (one branch too many: the arrays that grow stay in one place)
+    joint: JointTrees, moves: Moves, searched: NDArray[np.int64]
+) -> ReachableLeaves:
+    """Collect the leaves a person can reach. Shape: searched (models,): which models of `joint`, in that order."""
     trees, features, slots = joint.trees, joint.trees.by_rank.shape[0], moves.own.shape[0]
-    feature, rank, left, right, side = trees.feature, trees.rank, trees.left, trees.right, trees.side
-    default_left, models, start, by_feature = trees.default_left, asked.shape[0], moves.start, trees.start
-    value, root = trees.weight, trees.root
-    open_cells, lowest, highest, maybe_missing = _permitted(trees, moves)
-    slot_of, member = _slots_of(moves, features)
-    tabled = np.ones((models, slots), np.bool_)
-    tabled[:, :features] = ~joint.by_rank[asked]
-    base = joint.base[asked]
-    model, weight = np.empty(FIRST_ROOM, np.int32), np.empty(FIRST_ROOM)
-    first_bar, bars, tables = np.zeros(FIRST_ROOM, np.int64), np.empty((FIRST_ROOM, 6), np.int32), np.empty(0, np.bool_)
+    permitted, movers = _permitted(trees, moves), _movers(moves, features)
+    is_table = np.ones((searched.shape[0], slots), np.bool_)
+    is_table[:, :features] = ~joint.by_rank[searched]
+    base = joint.base[searched]
+    model, weight = np.empty(INITIAL_CAPACITY, np.int32), np.empty(INITIAL_CAPACITY)
+    first_condition, found = np.zeros(INITIAL_CAPACITY, np.int64), np.empty((INITIAL_CAPACITY, 6), np.int32)
+    tables = np.empty(0, np.bool_)
     waiting, depths = np.empty(2 * DEPTH_MAX, np.int32), np.empty(2 * DEPTH_MAX, np.int32)
     lefts = np.empty(2 * DEPTH_MAX, np.bool_)
     path, went_left = np.empty(DEPTH_MAX, np.int32), np.empty(DEPTH_MAX, np.bool_)
     leaves, count, filled = 0, 0, 0
-    for m in range(models):
-        for tree in range(joint.first[asked[m]], joint.first[asked[m] + 1]):
-            waiting[0], depths[0], trips = root[tree], 0, 1
+    for m in range(searched.shape[0]):
+        tabled_options = (np.diff(moves.start) * is_table[m]).sum()
+        for tree in range(joint.first[searched[m]], joint.first[searched[m] + 1]):
+            waiting[0], depths[0], trips = trees.root[tree], 0, 1
             while trips > 0:
                 trips -= 1
-                node, depth = waiting[trips], depths[trips]
+                depth = depths[trips]
                 if depth > 0:
                     went_left[depth - 1] = lefts[trips]
-                while left[node] != INSIDE:
-                    j = feature[node]
-                    to_left, to_right = lowest[j] <= rank[node], highest[j] > rank[node]
-                    if maybe_missing[j]:
-                        to_left, to_right = to_left or default_left[node], to_right or not default_left[node]
-                    if side[node] >= 0:
-                        to_left, to_right = _by_table(
-                            trees.sides[side[node] :], open_cells[by_feature[j] : by_feature[j + 1]]
-                        )
-                    if to_left and to_right:
-                        break
-                    node = left[node] if to_left else right[node]
-                if left[node] != INSIDE:
+                node = _fork_or_leaf(trees, permitted, waiting[trips])
+                if trees.left[node] != INSIDE:
                     path[depth] = node
-                    waiting[trips], depths[trips], lefts[trips] = right[node], depth + 1, False
-                    waiting[trips + 1], depths[trips + 1], lefts[trips + 1] = left[node], depth + 1, True
+                    waiting[trips], depths[trips], lefts[trips] = trees.right[node], depth + 1, False
+                    waiting[trips + 1], depths[trips + 1], lefts[trips + 1] = trees.left[node], depth + 1, True
                     trips += 2
                     continue
-                begun, reached = count, True
-                for k in range(depth):
-                    slot = slot_of[feature[path[k]]]
-                    known = False
-                    for bar in range(begun, count):
-                        known = known or bars[bar, SLOT] == slot
-                    if known:
-                        continue
-                    if count == bars.shape[0]:
-                        bars = _doubled(bars)
-                    places = start[slot + 1] - start[slot]
-                    bars[count, LEAF], bars[count, SLOT] = leaves, slot
-                    if tabled[m, slot]:
-                        while filled + places > tables.shape[0]:
-                            tables = _doubled(tables)
-                        bars[count, LOW], bars[count, HIGH], bars[count, AT_MISSING] = 1, 0, 0
-                        bars[count, TABLE] = filled
-                        some = _fill(
-                            trees, moves, slot_of, member, path[k:depth], went_left[k:depth], slot, tables[filled:]
-                        )
-                        filled += places
-                    else:
-                        low, high, missing = 0, places - 2, maybe_missing[slot]
-                        for at in range(k, depth):
-                            split = path[at]
-                            if feature[split] == slot:
-                                if went_left[at]:
-                                    high = min(high, rank[split])
-                                else:
-                                    low = max(low, rank[split] + 1)
-                                missing = missing and default_left[split] == went_left[at]
-                        bars[count, LOW], bars[count, HIGH], bars[count, AT_MISSING] = low, high, missing
-                        bars[count, TABLE] = NO_TABLE
-                        some = low <= high or missing
-                    count += 1
-                    reached = reached and some
-                if not reached:
-                    count = begun
-                elif count == begun:
-                    base[m] += value[node]
-                else:
-                    if leaves + 1 == first_bar.shape[0]:
-                        model, weight, first_bar = _doubled(model), _doubled(weight), _doubled(first_bar)
-                    model[leaves], weight[leaves] = m, value[node]
-                    leaves += 1
-                    first_bar[leaves] = count
-    first_of_slot, of_leaf, sorted_bars = _by_slot(bars[:count], slots)
+                if depth == 0:
+                    base[m] += trees.weight[node]
+                    continue
+                while found.shape[0] < count + depth:
+                    found = _doubled(found)
+                while tables.shape[0] < filled + tabled_options:
+                    tables = _doubled(tables)
+                end, filled_end = _add_conditions(
+                    trees, moves, permitted, movers, is_table[m], path[:depth], went_left[:depth], found, count, tables, filled
+                )  # fmt: skip
+                if end == UNREACHABLE:
+                    continue
+                found[count:end, LEAF], count, filled = leaves, end, filled_end
+                if leaves + 1 == first_condition.shape[0]:
+                    model, weight, first_condition = _doubled(model), _doubled(weight), _doubled(first_condition)
+                model[leaves], weight[leaves] = m, trees.weight[node]
+                leaves += 1
+                first_condition[leaves] = count
+    first_of_slot, conditions, by_slot = _sorted_by_slot(found[:count], slots)
     return ReachableLeaves(
-        model[:leaves].copy(), weight[:leaves].copy(), first_bar[: leaves + 1].copy(), of_leaf, first_of_slot,
-        sorted_bars[LEAF], sorted_bars[SLOT], sorted_bars[LOW], sorted_bars[HIGH], sorted_bars[AT_MISSING] == 1,
-        sorted_bars[TABLE], tables[:filled].copy(), tabled, base,
+        model[:leaves].copy(), weight[:leaves].copy(), first_condition[: leaves + 1].copy(), conditions, first_of_slot,
+        by_slot[LEAF], by_slot[SLOT], by_slot[LOW], by_slot[HIGH], by_slot[AT_MISSING] == 1,
+        by_slot[TABLE], tables[:filled].copy(), is_table, base,
     )  # fmt: skip
 
 
-@numba.njit(cache=True, nogil=True)
-def _fill(
+@numba.njit(cache=True, nogil=True, forceinline=True)
+def _fork_or_leaf(trees: CellTrees, permitted: _Permitted, node: int) -> int:
+    """Go down from a node to the next one where a person can go both ways, or to a leaf."""
+    while trees.left[node] != INSIDE:
+        j = trees.feature[node]
+        if trees.side[node] >= 0:
+            cells = permitted.cells[trees.start[j] : trees.start[j + 1]]
+            to_left, to_right = _open_sides(trees.sides[trees.side[node] :], cells)
+        else:
+            missing, default_left = permitted.missing[j], trees.default_left[node]
+            to_left = permitted.low[j] <= trees.rank[node] or (missing and default_left)
+            to_right = permitted.high[j] > trees.rank[node] or (missing and not default_left)
+        if to_left and to_right:
+            break
+        node = trees.left[node] if to_left else trees.right[node]
+    return node
+
+
+@numba.njit(cache=True, nogil=True, forceinline=True)
+def _add_conditions(  # noqa: PLR0913, PLR0917  (inlined; compiled code has no objects to bundle them in)
     trees: CellTrees,
     moves: Moves,
-    slot_of: NDArray[np.int64],
-    member: NDArray[np.int64],
+    permitted: _Permitted,
+    movers: _Movers,
+    is_table: NDArray[np.bool_],
+    path: NDArray[np.int32],
+    went_left: NDArray[np.bool_],
+    found: NDArray[np.int32],
+    count: int,
+    tables: NDArray[np.bool_],
+    filled: int,
+) -> tuple[int, int]:
+    """Append the conditions on a leaf's path to `found` and `tables`; return their ends, or UNREACHABLE."""
+    begin = count
+    for k in range(path.shape[0]):
+        slot = movers.slot[trees.feature[path[k]]]
+        known = False
+        for condition in range(begin, count):
+            known = known or found[condition, SLOT] == slot
+        if known:
+            continue
+        found[count, SLOT] = slot
+        if is_table[slot]:
+            found[count, LOW], found[count, HIGH], found[count, AT_MISSING], found[count, TABLE] = 1, 0, 0, filled
+            met = _fill_table(trees, moves, movers, path[k:], went_left[k:], slot, tables[filled:])
+            filled += moves.start[slot + 1] - moves.start[slot]
+        else:
+            low, high, missing = _interval(trees, path, went_left, k, slot)
+            missing = missing and permitted.missing[slot]
+            found[count, LOW], found[count, HIGH], found[count, AT_MISSING] = low, high, missing
+            found[count, TABLE] = NO_TABLE
+            met = low <= high or missing
+        if not met:
+            return UNREACHABLE, filled
+        count += 1
+    return count, filled
+
+
+@numba.njit(cache=True, nogil=True, forceinline=True)
+def _interval(
+    trees: CellTrees, path: NDArray[np.int32], went_left: NDArray[np.bool_], first: int, j: int
+) -> tuple[int, int, bool]:
+    """The first and last cell of feature j that lead along path[first:], and whether a missing value does."""
+    low, high, missing = 0, missing_cell(trees, j) - 1, True
+    for at in range(first, path.shape[0]):
+        node = path[at]
+        if trees.feature[node] == j:
+            if went_left[at]:
+                high = min(high, trees.rank[node])
+            else:
+                low = max(low, trees.rank[node] + 1)
+            missing = missing and trees.default_left[node] == went_left[at]
+    return low, high, missing
+
+
+@numba.njit(cache=True, nogil=True)
+def _fill_table(
+    trees: CellTrees,
+    moves: Moves,
+    movers: _Movers,
     path: NDArray[np.int32],
     went_left: NDArray[np.bool_],
     slot: int,
     table: NDArray[np.bool_],
 ) -> bool:
-    """Fill in which places of a slot lead along a path, and say whether any does that is permitted."""
-    features, some = trees.by_rank.shape[0], False
-    for place in range(moves.start[slot + 1] - moves.start[slot]):
+    """Fill in which options of a slot lead along a path; return whether a permitted one does."""
+    features, met = trees.by_rank.shape[0], False
+    first, end = options_of(moves, slot)
+    for option in range(end - first):
         leads = True
         for at in range(path.shape[0]):
             j = trees.feature[path[at]]
-            if slot_of[j] == slot and leads:
-                cell = place
+            if movers.slot[j] == slot and leads:
+                cell = option
                 if slot >= features:
-                    u = slot - features
-                    members = moves.first_member[u + 1] - moves.first_member[u]
-                    cell = moves.cells[moves.first_cell[u] + place * members + member[j]]
+                    cell = moves.cells[first_cell_of(moves, slot - features, option) + movers.member[j]]
                 leads = goes_left(trees, path[at], cell) == went_left[at]
-        table[place] = leads
-        some = some or (leads and moves.price[moves.start[slot] + place] < np.inf)
-    return some
+        table[option] = leads
+        met = met or (leads and price_at(moves, slot, option) < np.inf)
+    return met
 
 
 @numba.njit(cache=True, nogil=True)
 def _doubled(array: NDArray[Any]) -> NDArray[Any]:
-    """Give an array room for as many rows again, and for `FIRST_ROOM` at least."""
-    larger = np.empty((max(2 * array.shape[0], FIRST_ROOM), *array.shape[1:]), array.dtype)
+    """Give an array room for as many rows again, and for `INITIAL_CAPACITY` at least."""
+    larger = np.empty((max(2 * array.shape[0], INITIAL_CAPACITY), *array.shape[1:]), array.dtype)
     larger[: array.shape[0]] = array
     return larger
 
 
 @numba.njit(cache=True, nogil=True)
-def _slots_of(moves: Moves, features: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Per feature the slot that moves it, and which member of it the feature is. A feature of several units is none's."""
-    slot_of, member = np.arange(features), np.zeros(features, np.int64)
+def _movers(moves: Moves, features: int) -> _Movers:
+    """Find what moves each feature: its own slot, or its unit's. No feature is in two units."""
+    slot, member = np.arange(features), np.zeros(features, np.int64)
     for u in range(moves.own.shape[0] - features):
-        for k in range(moves.first_member[u + 1] - moves.first_member[u]):
-            j = moves.members[moves.first_member[u] + k]
-            slot_of[j], member[j] = features + u, k
-    return slot_of, member
+        first, end = members_of(moves, u)
+        for k in range(end - first):
+            slot[moves.members[first + k]], member[moves.members[first + k]] = features + u, k
+    return _Movers(slot, member)
 
 
 @numba.njit(cache=True, nogil=True)
-def _by_slot(bars: NDArray[np.int32], slots: int) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
-    """Sort bars by slot, keeping their order within one: where each slot begins, where each bar went, and the columns (6, bars)."""
+def _sorted_by_slot(
+    found: NDArray[np.int32], slots: int
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
+    """Sort conditions (n, 6) by slot, stably: where each slot begins, where each condition went, and the columns (6, n)."""
     first = np.zeros(slots + 1, np.int64)
-    for bar in range(bars.shape[0]):
-        first[bars[bar, SLOT] + 1] += 1
+    for condition in range(found.shape[0]):
+        first[found[condition, SLOT] + 1] += 1
     first = np.cumsum(first)
-    filled, went, columns = first.copy(), np.empty(bars.shape[0], np.int32), np.empty((6, bars.shape[0]), np.int32)
-    for bar in range(bars.shape[0]):
-        slot = bars[bar, SLOT]
-        went[bar] = filled[slot]
+    filled, went = first.copy(), np.empty(found.shape[0], np.int32)
+    columns = np.empty((6, found.shape[0]), np.int32)
+    for condition in range(found.shape[0]):
+        slot = found[condition, SLOT]
+        went[condition] = filled[slot]
         filled[slot] += 1
         for column in range(6):
-            columns[column, went[bar]] = bars[bar, column]
+            columns[column, went[condition]] = found[condition, column]
     return first, went, columns
 
 
 @numba.njit(cache=True, nogil=True)
-def _permitted(
-    trees: CellTrees, moves: Moves
-) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """The cells that a person can be in; per feature the least and greatest of them that are not missing, and whether that is one."""
+def _permitted(trees: CellTrees, moves: Moves) -> _Permitted:
+    """Find the cells a person can be in, alone or with a unit."""
     features = trees.by_rank.shape[0]
-    open_cells = moves.price[: trees.start[features]] < np.inf
+    cells = moves.price[: trees.start[features]] < np.inf
     for u in range(moves.own.shape[0] - features):
-        begun, members = moves.first_member[u], moves.first_member[u + 1] - moves.first_member[u]
-        for place in range(moves.start[features + u + 1] - moves.start[features + u]):
-            for k in range(members):
-                j = moves.members[begun + k]
-                open_cells[trees.start[j] + moves.cells[moves.first_cell[u] + place * members + k]] = True
-    low, high = np.full(features, 1 << 30), np.full(features, -1)
-    at_missing = np.zeros(features, np.bool_)
+        first, end = options_of(moves, features + u)
+        begin, members_end = members_of(moves, u)
+        for option in range(end - first):
+            for k in range(members_end - begin):
+                j = moves.members[begin + k]
+                cells[trees.start[j] + moves.cells[first_cell_of(moves, u, option) + k]] = True
+    low, high, missing = np.full(features, 1 << 30), np.full(features, -1), np.zeros(features, np.bool_)
     for j in range(features):
-        missing = trees.start[j + 1] - trees.start[j] - 1
-        for cell in range(missing + 1):
-            if not open_cells[trees.start[j] + cell]:
-                continue
-            if cell == missing:
-                at_missing[j] = True
-            else:
+        for cell in range(missing_cell(trees, j)):
+            if cells[trees.start[j] + cell]:
                 low[j], high[j] = min(low[j], cell), max(high[j], cell)
-    return open_cells, low, high, at_missing
+        missing[j] = cells[trees.start[j] + missing_cell(trees, j)]
+    return _Permitted(cells, low, high, missing)
 
 
 @numba.njit(cache=True, nogil=True)
-def _by_table(sides: NDArray[np.bool_], open_cells: NDArray[np.bool_]) -> tuple[bool, bool]:
-    """Whether any cell where a person can be goes left, and whether any goes right."""
+def _open_sides(sides: NDArray[np.bool_], permitted: NDArray[np.bool_]) -> tuple[bool, bool]:
+    """Whether any permitted cell goes left, and whether any goes right."""
     to_left, to_right = False, False
-    for cell in range(open_cells.shape[0]):
-        to_left = to_left or bool(open_cells[cell] and sides[cell])
-        to_right = to_right or bool(open_cells[cell] and not sides[cell])
+    for cell in range(permitted.shape[0]):
+        to_left = to_left or bool(permitted[cell] and sides[cell])
+        to_right = to_right or bool(permitted[cell] and not sides[cell])
     return to_left, to_right

@@ -1,4 +1,4 @@
-"""Which value of a cell a person lands on, coming from below, from above, or from no value: what belongs to the model.
+"""The value of a cell that becomes a target: from below, from above, or from no value. The same for every person.
 
 A target is whole, on the step and in range where features.toml says so, and is no "no record" value.
 """
@@ -18,21 +18,21 @@ from stream.forest.cells import Cells
 from stream.recourse.comparators.leaf_matrix import LeafMatrix
 from stream.recourse.rules.feature_rule import FeatureRule
 
-GRID_POINTS_TRIED = 3  # next to a cell's end, before the cell counts as holding none
+VALUES_TRIED = 3  # from a cell's end inward, besides one per sentinel, before the cell counts as empty; by judgement
 
 
 def target_values(rule: FeatureRule, cells: Cells, matrix: LeafMatrix, j: int) -> NDArray[np.float64]:
-    """The cell_targets of feature j, from below, above and nothing; NaN: none permitted. Shape: (cells, 3)."""
+    """The target values of feature j from below, above and nothing; NaN: none is permitted. Shape: (cells, 3)."""
     return (_of_category if rule.type == "category" else _of_number)(rule, cells, matrix, j)
 
 
 def sentinels_of(rule: FeatureRule, cells: Cells) -> list[np.floating]:
-    """Give the numbers that say "no record", as the model reads them: -9 and its neighbours in float32."""
+    """The numbers that say "no record", as the model reads them: in float32 -9 takes its near neighbours in."""
     return [cells.read(v) for v in rule.no_record] + [cells.read(v) for v in (cells.missing,) if v is not None]
 
 
 def past_sentinels(rule: FeatureRule, cells: Cells, *, upward: bool) -> list[float]:
-    """Give, for each "no record" value, the next number after it that may be a target, in a direction."""
+    """For each "no record" value, the next number after it, in a direction, that may be a target."""
     sentinels = sentinels_of(rule, cells)
     found = (
         _first(rule, cells, float(s), sentinels, low=rule.min, high=rule.max, upward=upward)
@@ -43,7 +43,7 @@ def past_sentinels(rule: FeatureRule, cells: Cells, *, upward: bool) -> list[flo
 
 
 def grid_origin(rule: FeatureRule) -> Decimal:
-    """Give the number that a rule's steps are counted from."""
+    """The number that a rule's steps are counted from."""
     return Decimal(repr(rule.min)) if math.isfinite(rule.min) else Decimal(0)
 
 
@@ -59,7 +59,7 @@ def _of_number(rule: FeatureRule, cells: Cells, matrix: LeafMatrix, j: int) -> N
 
 
 def _of_category(rule: FeatureRule, cells: Cells, matrix: LeafMatrix, j: int) -> NDArray[np.float64]:
-    """The same of a category, at codes of the pool that a decision can say: what nobody there has is not suggested."""
+    """The same for a category, at codes that somebody in the pool has and that a decision can spell."""
     cell_targets = np.full((cells.count(j), 3), np.nan)
     codes, counts = matrix.categories_of(j)
     sayable = np.array([rule.min <= code <= rule.max and rule.has_word(code) for code in codes.tolist()], np.bool_)
@@ -67,11 +67,8 @@ def _of_category(rule: FeatureRule, cells: Cells, matrix: LeafMatrix, j: int) ->
     cell_of = cells.of_column(j, codes)
     for c in np.unique(cell_of).tolist():
         held, often = codes[cell_of == c], counts[cell_of == c]
-        cell_targets[c] = (
-            held.min(),
-            held.max(),
-            held[often.argmax()],
-        )  # codes ascend: of equally frequent ones the least
+        # Codes ascend: of equally frequent ones the least.
+        cell_targets[c] = held.min(), held.max(), held[often.argmax()]
     return cell_targets
 
 
@@ -94,17 +91,17 @@ def _first(
     high: float,
     upward: bool,
 ) -> float:
-    """Give the first number from `start` on that is on the step, in range and no sentinel; NaN if none is near."""
+    """The first number from `start` on that is on the step, in range and no sentinel; NaN if none is near."""
     tried = _numbers(start, cells, upward=upward) if rule.step is None else _grid(start, rule, rule.step, upward=upward)
-    # Each sentinel can stand in the way once.
-    for value in islice(tried, len(sentinels) + GRID_POINTS_TRIED):
+    # Each sentinel can be in the way once.
+    for value in islice(tried, len(sentinels) + VALUES_TRIED):
         if low <= value <= high and cells.read(value) not in sentinels:
             return value
     return math.nan
 
 
 def _numbers(start: float, cells: Cells, *, upward: bool) -> Iterator[float]:
-    """Give `start`, and from there each next number that the model tells apart."""
+    """Yield `start`, and from there each next number of the model's dtype."""
     yield start
     while math.isfinite(start):
         start = cells.next_to(start, upward=upward)
@@ -112,7 +109,7 @@ def _numbers(start: float, cells: Cells, *, upward: bool) -> Iterator[float]:
 
 
 def _grid(start: float, rule: FeatureRule, step: float, *, upward: bool) -> Iterator[float]:
-    """Give the grid points from `start` on, in decimal so that 0.29 is 0.29."""
+    """Yield the grid points from `start` on, in decimal so that 0.29 is 0.29."""
     origin = grid_origin(rule)
     count = (Decimal(repr(start)) - origin) / Decimal(repr(step))
     first = count.to_integral_value(ROUND_CEILING if upward else ROUND_FLOOR)

@@ -111,7 +111,7 @@ def twins(shop: Lender, seed: int) -> tuple[PublishedModel, PublishedModel]:
     twin = shop.with_model(matrix=blurred).model
     assert model.robust is not None
     assert twin.robust is not None
-    lasting = dataclasses.replace(twin.robust, people=model.robust.people, genuine=model.robust.genuine)
+    lasting = dataclasses.replace(twin.robust, people=model.robust.people, people_apart=model.robust.people_apart)
     return model, dataclasses.replace(twin, robust=lasting)
 
 

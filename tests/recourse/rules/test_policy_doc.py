@@ -74,10 +74,10 @@ def test_figures_are_those_of_the_code() -> None:
         f"fewer than {people.CROWDED} share it",
         f"up to {robust_space.DEVIATIONS_AMONG_MAX:,} people of the pool",
         f"a deviation is taken to be {robust_space.ASSUMED_DEVIATION:g} log odds",
-        f"(at least {robust_targets.LEAST_PRICE:g})",
+        f"(at least {robust_targets.LEAST_COST:g})",
         f"a path of {margin_profiles.DEPTH_MAX:,} splits or more",
-        f"where {proof.BOXES_MAX:,} boxes did not suffice",
-        f"more than {linked_features.LINE_WAYS_MAX} stops",
+        f"where {proof.REGIONS_MAX:,} boxes did not suffice",
+        f"more than {linked_features.LINE_STOPS_MAX} stops",
         f"from the {scale.TAIL:g}th to the {100 - scale.TAIL:g}th percentile",
     ):
         assert told in TOLD, told
@@ -89,8 +89,8 @@ def test_figures_are_those_of_the_code() -> None:
     assert "Of three held-out models it can only be 0, 1/3, 2/3 or 1" in TOLD
     assert f"{100 * SEARCHED_SHARE} %, rounded down" in SHADOWS
     assert TEN.searched == 7
-    assert robust_targets.BESIDE_MAX == 3
-    assert f"(of up to {robust_targets.OTHERS_MAX} of them)" in TOLD
+    assert robust_targets.PEOPLE_STARTS_MAX == 3
+    assert f"(of up to {robust_targets.OTHER_STARTS_MAX} of them)" in TOLD
     assert robust_targets.OTHER_COST_MAX == 3
     assert "costs at most three times as much" in TOLD
     assert "toward up to three of" in TOLD

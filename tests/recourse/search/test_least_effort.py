@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream.recourse.search.least_effort import cheapened, least_effort
+from stream.recourse.search.least_effort import least_effort, polished
 from stream.recourse.space.moves import Moves, no_moves, price_of
 from tests.examples import examples
 from tests.recourse.lenders import Library, Rows
@@ -21,8 +21,8 @@ SORTS: tuple[Sort, ...] = ("number", "number", "category", "zero")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class Puzzle:
-    """A small forest, a row, prices in eighths, and all that can be reached: so that prices and sums are exact."""
+class Problem:
+    """A small forest, a row, prices in eighths, so that all sums are exact, and every permitted row."""
 
     forest: Planted
     own: CellsOfRow
@@ -39,10 +39,10 @@ class Puzzle:
 
     def price_of(self, cells: CellsOfRow) -> float:
         """What a permitted row costs."""
-        return float(self.price[self.place(cells)])
+        return float(self.price[self.index(cells)])
 
-    def place(self, cells: CellsOfRow) -> int:
-        """Where a row stands among all that are permitted. Fails for one that is not."""
+    def index(self, cells: CellsOfRow) -> int:
+        """The index of a permitted row in `every`. Fails for any other."""
         return int(np.flatnonzero((self.every == cells).all(axis=1))[0])
 
 
@@ -53,7 +53,7 @@ def moves_to(forest: Planted, own: CellsOfRow, effort: Rows) -> Moves:
     return no_moves(forest.trees)._replace(own=own, price=price)
 
 
-def puzzle(seed: int, library: Library) -> Puzzle:
+def problem_at_random(seed: int, library: Library) -> Problem:
     rng = np.random.default_rng(seed)
     sorts = tuple(rng.permutation(np.array(SORTS, object))[: int(rng.integers(2, 5))].tolist())
     forest = planted(rng, library, sorts, trees=int(rng.integers(2, 13)), depth=3, thresholds=3)
@@ -71,7 +71,7 @@ def puzzle(seed: int, library: Library) -> Puzzle:
     gained = forest.sums(every) - forest.sums(own[None])[0]
     gap = max(1.0, np.ceil(8 * gained.max() * rng.uniform(0.3, 1.0))) / 8
     price = cell[start[:-1] + every].sum(axis=1) + ACTION * (every != own).sum(axis=1)
-    return Puzzle(
+    return Problem(
         forest=forest,
         own=own,
         moves=moves_to(forest, own, cell),
@@ -85,16 +85,16 @@ def puzzle(seed: int, library: Library) -> Puzzle:
 @LIBRARIES
 @settings(max_examples=examples(100), deadline=None)
 @given(seed=SEEDS)
-def test_what_is_found_is_permitted_accepted_and_costs_what_is_said(library: Library, seed: int) -> None:
-    """Given any forest, labels and gap, the cells found are permitted, gain the gap exactly, cost the price said, and no less than the least there is; asked again, they are the same."""
-    asked = puzzle(seed, library)
-    found = least_effort(asked.forest.trees, asked.moves, asked.gap)
+def test_what_is_found_is_permitted_accepted_and_priced_right(library: Library, seed: int) -> None:
+    """Given any forest, labels and gap, the cells found are permitted, gain the gap exactly, cost the price returned, and no less than the optimum; a second search finds the same."""
+    problem = problem_at_random(seed, library)
+    found = least_effort(problem.forest.trees, problem.moves, problem.gap)
     if found is None:
-        assert not asked.accepted[(asked.every != asked.own).sum(axis=1) <= 1].any()
+        assert not problem.accepted[(problem.every != problem.own).sum(axis=1) <= 1].any()
         return
-    assert asked.accepted[asked.place(found)]
-    assert price_of(asked.moves, found) == asked.price_of(found) >= asked.best
-    again = least_effort(asked.forest.trees, asked.moves, asked.gap)
+    assert problem.accepted[problem.index(found)]
+    assert price_of(problem.moves, found) == problem.price_of(found) >= problem.best
+    again = least_effort(problem.forest.trees, problem.moves, problem.gap)
     assert again is not None
     assert again.tobytes() == found.tobytes()
 
@@ -102,29 +102,29 @@ def test_what_is_found_is_permitted_accepted_and_costs_what_is_said(library: Lib
 @LIBRARIES
 @settings(max_examples=examples(100), deadline=None)
 @given(seed=SEEDS)
-def test_what_one_move_does_is_never_missed(library: Library, seed: int) -> None:
-    """Given any puzzle that one move of one feature solves, what is found costs no more than the cheapest such move; nothing that is needed is nothing found."""
-    asked = puzzle(seed, library)
-    one = asked.accepted & ((asked.every != asked.own).sum(axis=1) == 1)
+def test_a_solution_of_one_move_is_never_missed(library: Library, seed: int) -> None:
+    """Given any problem that one move of one feature solves, what is found costs no more than the cheapest such move, and is that one where it is the optimum."""
+    problem = problem_at_random(seed, library)
+    one = problem.accepted & ((problem.every != problem.own).sum(axis=1) == 1)
     if one.any():
-        found = least_effort(asked.forest.trees, asked.moves, asked.gap)
+        found = least_effort(problem.forest.trees, problem.moves, problem.gap)
         assert found is not None
-        assert asked.price_of(found) <= asked.price[one].min()
-        if asked.best == asked.price[one].min():
-            assert asked.price_of(found) == asked.best
+        assert problem.price_of(found) <= problem.price[one].min()
+        if problem.best == problem.price[one].min():
+            assert problem.price_of(found) == problem.best
 
 
 @LIBRARIES
-def test_the_least_there_is_is_mostly_found(library: Library) -> None:
-    """Given 300 puzzles of up to four features, of those that have a solution at least 17 in 20 get the cheapest one."""
+def test_the_optimum_is_mostly_found(library: Library) -> None:
+    """Given 300 problems of up to four features, of those that have a solution at least 17 in 20 get the cheapest one."""
     least, solved, several = 0, 0, 0
     for seed in range(300):
-        asked = puzzle(seed, library)
-        if np.isfinite(asked.best):
-            found = least_effort(asked.forest.trees, asked.moves, asked.gap)
+        problem = problem_at_random(seed, library)
+        if np.isfinite(problem.best):
+            found = least_effort(problem.forest.trees, problem.moves, problem.gap)
             solved += 1
-            least += found is not None and asked.price_of(found) == asked.best
-            several += not (asked.accepted & ((asked.every != asked.own).sum(axis=1) == 1)).any()
+            least += found is not None and problem.price_of(found) == problem.best
+            several += not (problem.accepted & ((problem.every != problem.own).sum(axis=1) == 1)).any()
     assert several > 30
     assert 20 * least >= 17 * solved
 
@@ -132,25 +132,25 @@ def test_the_least_there_is_is_mostly_found(library: Library) -> None:
 @LIBRARIES
 @settings(max_examples=examples(100), deadline=None)
 @given(seed=SEEDS, pick=st.integers(0, 2**32 - 1))
-def test_polish_keeps_what_is_accepted_and_makes_it_no_dearer(library: Library, seed: int, pick: int) -> None:
+def test_polish_keeps_a_state_accepted_and_makes_it_no_dearer(library: Library, seed: int, pick: int) -> None:
     """Given accepted cells of which some have no price, polished ones are accepted, cost no more, and leave those as they are."""
-    asked = puzzle(seed, library)
-    ways = np.flatnonzero(asked.accepted)
+    problem = problem_at_random(seed, library)
+    ways = np.flatnonzero(problem.accepted)
     if not len(ways):
         return
     rng = np.random.default_rng(pick)
-    start = asked.every[ways[pick % len(ways)]]
+    start = problem.every[ways[pick % len(ways)]]
     frozen = rng.random(len(start)) < 0.3
-    cell = asked.moves.price - ACTION
+    cell = problem.moves.price - ACTION
     for j in np.flatnonzero(frozen):
-        first, end = asked.forest.trees.start[j : j + 2]
+        first, end = problem.forest.trees.start[j : j + 2]
         cell[first:end] = np.inf
-        cell[first + asked.own[j]] = 0.0
-    best = cheapened(asked.forest.trees, moves_to(asked.forest, asked.own, cell), asked.gap, start.copy())
-    assert asked.accepted[asked.place(best)]
-    assert asked.price[asked.place(best)] <= asked.price[asked.place(start)]
-    kept = frozen & (start != asked.own)
+        cell[first + problem.own[j]] = 0.0
+    best = polished(problem.forest.trees, moves_to(problem.forest, problem.own, cell), problem.gap, start.copy())
+    assert problem.accepted[problem.index(best)]
+    assert problem.price[problem.index(best)] <= problem.price[problem.index(start)]
+    kept = frozen & (start != problem.own)
     assert best[kept].tolist() == start[kept].tolist()
-    beside = (asked.every != best).sum(axis=1) == 1
-    beside &= (asked.every[:, frozen] == best[frozen]).all(axis=1) & asked.accepted
-    assert asked.price[asked.place(best)] <= asked.price[beside].min(initial=np.inf)
+    neighbours = (problem.every != best).sum(axis=1) == 1
+    neighbours &= (problem.every[:, frozen] == best[frozen]).all(axis=1) & problem.accepted
+    assert problem.price[problem.index(best)] <= problem.price[neighbours].min(initial=np.inf)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from stream.recourse.rules.feature_rule import Mutability
 from stream.recourse.search.proof import Proof, prove, prove_for
-from stream.recourse.space import leaf_regions as leaf_boxes
-from stream.recourse.space.leaf_regions import Together
+from stream.recourse.space import leaf_regions
+from stream.recourse.space.leaf_regions import UnitCells
 from stream.recourse.space.person_reach import PersonReach, person_reach
 from tests.examples import examples
 from tests.recourse.category_lenders import category_lender
@@ -34,23 +34,23 @@ class Question:
     forest: Planted
     own: CellsOfRow
     permitted: Permitted
-    units: tuple[Together, ...]
+    units: tuple[UnitCells, ...]
 
     def every(self) -> CellsOfRow:
         """All rows within reach. Shape: (n, features)."""
         start = self.forest.trees.start
         together = {j for unit in self.units for j in unit.members}
-        ways: list[list[dict[int, int]]] = [
-            [dict(zip(unit.members, way, strict=True)) for way in unit.cells.tolist()] for unit in self.units
+        choices: list[list[dict[int, int]]] = [
+            [dict(zip(unit.members, cells, strict=True)) for cells in unit.cells.tolist()] for unit in self.units
         ]
         for j in set(range(len(self.own))) - together:
             open_to = self.permitted[start[j] : start[j + 1]].copy()
             open_to[self.own[j]] = True
-            ways.append([{j: int(cell)} for cell in np.flatnonzero(open_to)])
-        rows = [{j: cell for way in chosen for j, cell in way.items()} for chosen in product(*ways)]
+            choices.append([{j: int(cell)} for cell in np.flatnonzero(open_to)])
+        rows = [{j: cell for choice in chosen for j, cell in choice.items()} for chosen in product(*choices)]
         return np.array([[row[j] for j in range(len(self.own))] for row in rows], np.int32)
 
-    def ask(self, goal: float, *, boxes_max: int = ENOUGH) -> Proof:
+    def ask(self, goal: float, *, regions_max: int = ENOUGH) -> Proof:
         """Ask for rows whose leaves sum to `goal`."""
         forest, sign = self.forest, self.forest.sign
         return prove(
@@ -61,7 +61,7 @@ class Question:
             cutoff=sign * goal,
             sign=sign,
             units=self.units,
-            boxes_max=boxes_max,
+            regions_max=regions_max,
         )
 
 
@@ -73,11 +73,11 @@ def question(seed: int, library: Library, *, trees: int = 12) -> Question:
     )
     counts = [forest.cells.count(j) for j in range(len(sorts))]
     own = np.array([rng.integers(count) for count in counts], np.int32)
-    units: tuple[Together, ...] = ()
+    units: tuple[UnitCells, ...] = ()
     if len(sorts) > 1 and rng.random() < 0.5:
         members = tuple(sorted(rng.permutation(len(sorts))[:2].tolist()))
         others = [[int(rng.integers(counts[j])) for j in members] for _ in range(int(rng.integers(0, 9)))]
-        units = (Together(members, np.array([own[list(members)].tolist(), *others], np.int32)),)
+        units = (UnitCells(members, np.array([own[list(members)].tolist(), *others], np.int32)),)
     permitted = rng.random(int(forest.trees.start[-1])) < rng.choice([0.0, 0.3, 0.8, 1.0])
     return Question(forest=forest, own=own, permitted=permitted, units=units)
 
@@ -85,8 +85,8 @@ def question(seed: int, library: Library, *, trees: int = 12) -> Question:
 @LIBRARIES
 @settings(max_examples=examples(200), deadline=None)
 @given(seed=SEEDS)
-def test_it_says_what_trying_everything_says(library: Library, seed: int) -> None:
-    """Given any forest, row, permitted cells and unit, the greatest sum within reach is found, at a way of the unit that the proof names, and an eighth more is proven to be out of reach; asked again it says the same."""
+def test_a_proof_agrees_with_trying_everything(library: Library, seed: int) -> None:
+    """Given any forest, row, permitted cells and unit, the greatest sum within reach is found, at the alternative of the unit that the proof names, and an eighth more is proven to be out of reach; a second proof is the same."""
     asked = question(seed, library)
     every = asked.every()
     sums = asked.forest.sums(every)
@@ -94,12 +94,12 @@ def test_it_says_what_trying_everything_says(library: Library, seed: int) -> Non
     found = asked.ask(greatest)
     assert found.outcome == "found"
     assert found.cells is not None
-    assert found.ways is not None
+    assert found.alternatives is not None
     assert set(sums[(every == found.cells).all(axis=1)].tolist()) == {greatest}
-    for unit, way in zip(asked.units, found.ways.tolist(), strict=True):
-        assert found.cells[list(unit.members)].tolist() == unit.cells[way].tolist()
+    for unit, taken in zip(asked.units, found.alternatives.tolist(), strict=True):
+        assert found.cells[list(unit.members)].tolist() == unit.cells[taken].tolist()
     again = asked.ask(greatest)
-    assert (again.cells is not None, again.boxes) == (True, found.boxes)
+    assert (again.cells is not None, again.regions) == (True, found.regions)
     assert again.cells is not None
     assert again.cells.tobytes() == found.cells.tobytes()
     assert asked.ask(greatest + 1 / 8)[:3] == ("none", None, None)
@@ -107,54 +107,54 @@ def test_it_says_what_trying_everything_says(library: Library, seed: int) -> Non
 
 @LIBRARIES
 @settings(max_examples=examples(100), deadline=None)
-@given(seed=SEEDS, boxes_max=st.integers(1, 9), share=st.floats(0.0, 1.2))
-def test_a_small_budget_is_kept_and_makes_no_claim_that_a_large_one_denies(
-    library: Library, seed: int, boxes_max: int, share: float
+@given(seed=SEEDS, regions_max=st.integers(1, 9), share=st.floats(0.0, 1.2))
+def test_a_small_budget_is_kept_and_makes_no_false_claim(
+    library: Library, seed: int, regions_max: int, share: float
 ) -> None:
-    """Given a budget of a few boxes, no more are looked at, and whatever is said of a goal is true; what is open stays unknown."""
+    """Given a budget of a few regions, no more are searched, and every outcome is true or unknown."""
     asked = question(seed, library)
     sums = asked.forest.sums(asked.every())
     goal = float(np.round(8 * (sums.min() + share * np.ptp(sums))) / 8)
-    said = asked.ask(goal, boxes_max=boxes_max)
-    assert 1 <= said.boxes <= boxes_max
+    said = asked.ask(goal, regions_max=regions_max)
+    assert 1 <= said.regions <= regions_max
     assert said.outcome in {"found" if (sums >= goal).any() else "none", "unknown"}
 
 
 @LIBRARIES
-def test_one_box_is_enough_for_some_and_not_for_others(library: Library) -> None:
-    """Given 200 forests, the least goal out of reach and a budget of one box, both "none" and "unknown" are said, and with what is enough "none" alone; the largest needs more than ten boxes."""
-    said, boxes = [], []
+def test_one_region_is_enough_for_some_and_not_for_others(library: Library) -> None:
+    """Given 200 forests and the least goal out of reach, a budget of one region gives "none" or "unknown", each at times, and a large budget always "none"; the hardest needs more than ten regions."""
+    said, regions = [], []
     for seed in range(200):
         asked = question(seed, library, trees=60)
         goal = float(asked.forest.sums(asked.every()).max()) + 1 / 8
-        said.append(asked.ask(goal, boxes_max=1).outcome)
+        said.append(asked.ask(goal, regions_max=1).outcome)
         settled = asked.ask(goal)
-        boxes.append(settled.boxes)
+        regions.append(settled.regions)
         assert settled.outcome == "none"
-        assert (said[-1] == "none") == (boxes[-1] == 1)
+        assert (said[-1] == "none") == (regions[-1] == 1)
     assert set(said) == {"none", "unknown"}
-    assert max(boxes) > 10
+    assert max(regions) > 10
 
 
 @LIBRARIES
 @settings(max_examples=examples(100), deadline=None)
 @given(seed=SEEDS, more=SEEDS, share=st.floats(0.0, 1.2))
-def test_whoever_may_more_has_no_less(library: Library, seed: int, more: int, share: float) -> None:
-    """Given more permitted cells, what was found is never proven to be impossible, with a budget that suffices and with one that does not."""
+def test_more_permitted_cells_never_turn_found_into_none(library: Library, seed: int, more: int, share: float) -> None:
+    """Given more permitted cells, what was found is never proven impossible, whether the budget suffices or not."""
     asked = question(seed, library)
     sums = asked.forest.sums(asked.every())
     goal = float(np.round(8 * (sums.min() + share * np.ptp(sums))) / 8)
     wider = asked.permitted | (np.random.default_rng(more).random(len(asked.permitted)) < 0.5)
     freer = dataclasses.replace(asked, permitted=wider)
-    for boxes_max in (3, ENOUGH):
-        if asked.ask(goal, boxes_max=boxes_max).outcome != "none":
-            assert freer.ask(goal, boxes_max=boxes_max).outcome != "none" or not (sums >= goal).any()
-        if freer.ask(goal, boxes_max=boxes_max).outcome == "none":
-            assert asked.ask(goal, boxes_max=ENOUGH).outcome == "none"
+    for regions_max in (3, ENOUGH):
+        if asked.ask(goal, regions_max=regions_max).outcome != "none":
+            assert freer.ask(goal, regions_max=regions_max).outcome != "none" or not (sums >= goal).any()
+        if freer.ask(goal, regions_max=regions_max).outcome == "none":
+            assert asked.ask(goal, regions_max=ENOUGH).outcome == "none"
 
 
 def reach_with(shop: Lender, row: npt.NDArray[np.float64], movable: list[int]) -> PersonReach:
-    """What a person can reach who can change these features alone, as far as their labels permit."""
+    """The reach of a person who can change only these features, as far as their mutability permits."""
     model = shop.model
     labels = model.rules.mutabilities({})
     held = np.full_like(labels, Mutability.IMMUTABLE)
@@ -164,18 +164,18 @@ def reach_with(shop: Lender, row: npt.NDArray[np.float64], movable: list[int]) -
 
 
 def targets_within(reach: PersonReach) -> Rows:
-    """Every target that a person can reach, the own row among them. Shape: (n, features)."""
-    ways: list[list[tuple[list[int], list[float]]]] = []
+    """Every target within a person's reach, the own row among them. Shape: (n, features)."""
+    choices: list[list[tuple[list[int], list[float]]]] = []
     for u, unit in enumerate(reach.cell_targets.units):
         members = [one.j for one in unit.members]
-        ways.append([(members, values) for values in reach.alternatives.of(u)[1].tolist()])
+        choices.append([(members, values) for values in reach.alternatives.of(u)[1].tolist()])
     for j in np.flatnonzero(reach.cell_targets.alone).tolist():
         first, end = reach.cell_targets.start[j : j + 2]
         target_value = reach.target_value[first:end]
         others = [k for k in range(end - first) if k != reach.cells[j] and not np.isnan(target_value[k])]
-        ways.append([([j], [float(value)]) for value in [reach.row[j], *target_value[others]]])
-    rows = np.repeat(reach.row[None], int(np.prod([len(way) for way in ways])), axis=0)
-    for row, chosen in zip(rows, product(*ways), strict=True):
+        choices.append([([j], [float(value)]) for value in [reach.row[j], *target_value[others]]])
+    rows = np.repeat(reach.row[None], int(np.prod([len(choice) for choice in choices])), axis=0)
+    for row, chosen in zip(rows, product(*choices), strict=True):
         for at, values in chosen:
             row[at] = values
     return rows
@@ -211,7 +211,7 @@ def test_the_claim_is_about_what_the_library_computes(library: Library, approve:
 
 @LIBRARIES
 def test_many_cells_of_a_feature_are_all_seen(library: Library) -> None:
-    """Given a model that parts income into more than 64 cells, the best of all pairs of income and share is found and a hundredth more is proven to be out of reach."""
+    """Given a model with more than 64 cells of income, the best of all pairs of income and share is found and a hundredth more is proven to be out of reach."""
     shop = lender(library, rows=1_000, trees=60, depth=6)
     assert shop.model.cells.count(0) > 64
     for row in shop.declined(3):
@@ -224,10 +224,10 @@ def test_many_cells_of_a_feature_are_all_seen(library: Library) -> None:
         assert prove_for(shop.model.forest, shop.model.trees, reach, cutoff=greatest + 0.01, sign=1)[0] == "none"
 
 
-def test_what_is_too_large_to_be_looked_at_stays_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given a forest whose boxes would take more memory than there is for them, nothing is claimed."""
+def test_a_forest_too_large_to_search_stays_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a forest whose regions exceed the memory bound, the outcome is unknown."""
     asked = question(2, "xgboost", trees=60)
     goal = float(asked.forest.sums(asked.every()).max()) + 1
     assert asked.ask(goal).outcome == "none"
-    monkeypatch.setattr(leaf_boxes, "WORDS_MAX", 8)
+    monkeypatch.setattr(leaf_regions, "WORDS_MAX", 8)
     assert asked.ask(goal) == ("unknown", None, None, 0)

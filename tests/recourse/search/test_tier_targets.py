@@ -20,8 +20,8 @@ from stream.recourse.search.tier_targets import (
     AIMED_RANKS_MAX,
     FIRST_CHUNK,
     TIERS,
-    Found,
     TierTarget,
+    TierTargets,
     prune,
     targets_of,
 )
@@ -50,7 +50,7 @@ class Query:
     cutoff: float
 
     @property
-    def outcome(self) -> Found:
+    def outcome(self) -> TierTargets:
         """What our search finds, or proves."""
         return targets_of(self.shop.model, self.reach, self.ranking, first=self.first, cutoff=self.cutoff)
 
@@ -60,7 +60,7 @@ class Query:
         return self.outcome.targets
 
     @property
-    def walked_all(self) -> tuple[TierTarget, ...]:
+    def by_ranking(self) -> tuple[TierTarget, ...]:
         """What is found for a model that is not searched: the ends of the walk."""
         model = dataclasses.replace(self.shop.model, robust=None)
         return targets_of(model, self.reach, self.ranking, first=self.first, cutoff=self.cutoff).targets
@@ -145,7 +145,7 @@ def test_the_best_ranked_that_the_library_accepts_is_taken(
     if query.score(query.reach.row[None])[0] >= shop.sign * query.cutoff:
         return
     accepted = query.score(query.projections()) >= shop.sign * query.cutoff
-    found = {target.tier: target for target in query.walked_all}
+    found = {target.tier: target for target in query.by_ranking}
     assert list(found) == (list(TIERS) if accepted.any() else [])
     for k, tier in enumerate(TIERS):
         own, walked = query.walk(k)
@@ -224,7 +224,7 @@ def test_a_long_walk_counts_every_step(library: Library, approve: Approve) -> No
     ranks = []
     for row in shop.declined(60):
         query = query_of(shop, row, fixed)
-        for target in query.walked_all:
+        for target in query.by_ranking:
             assert target.rank == query.rank(TIERS.index(target.tier))
             ranks.append(target.rank)
     assert max(ranks) > FIRST_CHUNK
@@ -240,7 +240,7 @@ def test_pruning_leaves_no_move_that_could_be_given_back(
     shop = lender(library, approve)
     query = query_of(shop, shop.declined(101)[place], tightened)
     row = query.reach.row
-    for k, target in enumerate(query.walked_all):
+    for k, target in enumerate(query.by_ranking):
         whole = query.projections()[target.comparator - query.first]
         kept = target.target.view(np.int64)
         moved = [j for j in range(len(row)) if kept[j] != row.view(np.int64)[j]]
@@ -372,7 +372,7 @@ def test_all_tiers_are_there_or_none_and_all_are_accepted_and_permitted(
         return
     outcome = query.outcome
     assert [target.tier for target in outcome.targets] in ([], list(TIERS))
-    assert not (outcome.proven and (outcome.targets or query.walked_all))
+    assert not (outcome.proven and (outcome.targets or query.by_ranking))
     for target in outcome.targets:
         assert query.score(target.target[None])[0] >= shop.sign * query.cutoff
         assert permitted(query, target.target)

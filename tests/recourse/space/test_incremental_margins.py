@@ -17,39 +17,39 @@ SEEDS = st.integers(0, 2**32 - 1)
 STATES, STEPS = 24, 12
 
 
-def gains_at(case: Case, leaves: ReachableLeaves, here: IncrementalMargins) -> Rows:
-    """The gains of every place, into an array that held something else. Shape: (places, models)."""
+def gains_at(case: Case, leaves: ReachableLeaves, margins: IncrementalMargins) -> Rows:
+    """The gains of every option, filled into an array that held something else. Shape: (options, models)."""
     gains = np.full((int(case.moves.start[-1]), len(case.models)), np.nan)
-    margin_gains(leaves, case.moves, here, gains)
+    margin_gains(leaves, case.moves, margins, gains)
     return gains
 
 
-def ways(case: Case) -> list[tuple[int, int]]:
-    """Every permitted place of every slot, the own one too, be it that of missing."""
-    return [(slot, place) for slot in range(len(case.moves.own)) for place in case.places(slot)]
+def all_options(case: Case) -> list[tuple[int, int]]:
+    """Every permitted option of every slot, the own one too, even if it is missing."""
+    return [(slot, option) for slot in range(len(case.moves.own)) for option in case.options(slot)]
 
 
-def ways_by_themselves(case: Case) -> list[tuple[int, int]]:
-    """The same, without the own places of features that move with others: what they do is not theirs."""
+def options_alone(case: Case) -> list[tuple[int, int]]:
+    """The same, without the own options of features that move with others: only their unit moves them."""
     together = {j for unit in case.units for j in unit}
-    return [(slot, place) for slot, place in ways(case) if slot not in together]
+    return [(slot, option) for slot, option in all_options(case) if slot not in together]
 
 
-def check_against_scoring(case: Case, leaves: ReachableLeaves, here: IncrementalMargins, state: CellsOfRow) -> None:
+def check_against_scoring(case: Case, leaves: ReachableLeaves, margins: IncrementalMargins, state: CellsOfRow) -> None:
     """Compare totals and gains with what scoring the rows gives."""
     [total] = case.margins(state[None])
-    assert here.totals.tolist() == total.tolist()
-    gains, out = gains_at(case, leaves, here), ways_by_themselves(case)
-    moved = case.margins(np.array([case.after(state, slot, place) for slot, place in out]))
-    at = [int(case.moves.start[slot]) + place for slot, place in out]
+    assert margins.totals.tolist() == total.tolist()
+    gains, out = gains_at(case, leaves, margins), options_alone(case)
+    moved = case.margins(np.array([case.after(state, slot, option) for slot, option in out]))
+    at = [int(case.moves.start[slot]) + option for slot, option in out]
     assert gains[at].tolist() == (moved - total).tolist()
 
 
 @LIBRARIES
 @settings(max_examples=examples(100), deadline=None)
 @given(seed=SEEDS, models=st.integers(1, 4))
-def test_totals_and_gains_are_those_that_scoring_the_rows_gives(library: Library, seed: int, models: int) -> None:
-    """Given any models and moves, of features and of units, totals are each model's exact margin in every state, and every permitted move, back to missing too, gains what the margin is after it less what it was before."""
+def test_totals_and_gains_are_what_scoring_the_rows_gives(library: Library, seed: int, models: int) -> None:
+    """Given any models and moves, of features and of units, totals are each model's exact margin in every state, and the gain of every permitted move, back to missing too, is the margin after it less the margin before."""
     rng = np.random.default_rng(seed)
     case = case_at_random(rng, library, models=models)
     leaves = case.leaves()
@@ -60,8 +60,8 @@ def test_totals_and_gains_are_those_that_scoring_the_rows_gives(library: Library
 @LIBRARIES
 @settings(max_examples=examples(60), deadline=None)
 @given(seed=SEEDS, models=st.integers(1, 4))
-def test_who_comes_from_missing_can_go_back_there(library: Library, seed: int, models: int) -> None:
-    """Given a person of whom nothing is known, totals and gains are exact wherever they go, and what was gained is lost on the way back."""
+def test_a_missing_feature_can_become_missing_again(library: Library, seed: int, models: int) -> None:
+    """Given a person whose features are all missing, totals and gains are exact in every state, and moving back loses what was gained."""
     rng = np.random.default_rng(seed)
     case = case_at_random(rng, library, models=models)
     moves = case.moves
@@ -73,48 +73,48 @@ def test_who_comes_from_missing_can_go_back_there(library: Library, seed: int, m
     leaves = case.leaves()
     for state in case.some_states(rng, STATES):
         check_against_scoring(case, leaves, incremental_margins(leaves, moves, state), state)
-    here = incremental_margins(leaves, moves, moves.own)
-    for slot, place in ways_by_themselves(case):
-        there = incremental_margins(leaves, moves, case.after(moves.own, slot, place))
-        back = gains_at(case, leaves, there)[int(moves.start[slot] + moves.own[slot])]
-        out = gains_at(case, leaves, here)[int(moves.start[slot]) + place]
+    margins = incremental_margins(leaves, moves, moves.own)
+    for slot, option in options_alone(case):
+        moved = incremental_margins(leaves, moves, case.after(moves.own, slot, option))
+        back = gains_at(case, leaves, moved)[int(moves.start[slot] + moves.own[slot])]
+        out = gains_at(case, leaves, margins)[int(moves.start[slot]) + option]
         assert back.tolist() == (-out).tolist()
 
 
 @LIBRARIES
 @settings(max_examples=examples(100), deadline=None)
 @given(seed=SEEDS, models=st.integers(1, 4))
-def test_however_one_gets_there_one_stands_as_if_always_there(library: Library, seed: int, models: int) -> None:
-    """Given any moves one after another, the members of a unit before it or after it, all that is kept equals what standing there afresh gives."""
+def test_moves_in_any_order_give_what_building_afresh_gives(library: Library, seed: int, models: int) -> None:
+    """Given any sequence of moves, with a unit's members before it or after it, the incremental margins equal those built afresh for the state."""
     rng = np.random.default_rng(seed)
     case = case_at_random(rng, library, models=models)
     leaves, state = case.leaves(), case.state(rng)
-    here = incremental_margins(leaves, case.moves, state)
-    assert not np.shares_memory(here.place, state)
+    margins = incremental_margins(leaves, case.moves, state)
+    assert not np.shares_memory(margins.state, state)
     for _ in range(STEPS):
-        slot, place = ways(case)[int(rng.integers(len(ways(case))))]
+        slot, option = all_options(case)[int(rng.integers(len(all_options(case))))]
         if slot < case.features and any(slot in unit for unit in case.units):
             continue
-        state = case.after(state, slot, place)
-        for moved in rng.permutation(np.flatnonzero(here.place != state)).tolist():
-            apply_move(leaves, case.moves, here, moved, int(state[moved]))
+        state = case.after(state, slot, option)
+        for moved in rng.permutation(np.flatnonzero(margins.state != state)).tolist():
+            apply_move(leaves, case.moves, margins, moved, int(state[moved]))
         fresh = incremental_margins(leaves, case.moves, state)
         for name in IncrementalMargins._fields:
-            assert getattr(here, name).tolist() == getattr(fresh, name).tolist(), name
-        assert gains_at(case, leaves, here).tolist() == gains_at(case, leaves, fresh).tolist()
+            assert getattr(margins, name).tolist() == getattr(fresh, name).tolist(), name
+        assert gains_at(case, leaves, margins).tolist() == gains_at(case, leaves, fresh).tolist()
 
 
 @LIBRARIES
 @settings(max_examples=examples(60), deadline=None)
 @given(seed=SEEDS, models=st.integers(1, 4))
-def test_to_stay_changes_and_gains_nothing(library: Library, seed: int, models: int) -> None:
-    """Given anyone, going to where a slot is leaves everything as it is, and gains nothing for any model."""
+def test_moving_to_the_present_option_changes_and_gains_nothing(library: Library, seed: int, models: int) -> None:
+    """Given any state, moving a slot to its present option leaves everything as it is, and gains nothing for any model."""
     rng = np.random.default_rng(seed)
     case = case_at_random(rng, library, models=models)
     leaves, state = case.leaves(), case.state(rng)
-    here, fresh = (incremental_margins(leaves, case.moves, state) for _ in range(2))
-    gains = gains_at(case, leaves, here)
-    for slot, place in enumerate(state.tolist()):
-        apply_move(leaves, case.moves, here, slot, place)
-        assert not gains[case.moves.start[slot] + place].any()
-    assert [kept.tolist() for kept in here] == [wanted.tolist() for wanted in fresh]
+    margins, fresh = (incremental_margins(leaves, case.moves, state) for _ in range(2))
+    gains = gains_at(case, leaves, margins)
+    for slot, option in enumerate(state.tolist()):
+        apply_move(leaves, case.moves, margins, slot, option)
+        assert not gains[case.moves.start[slot] + option].any()
+    assert [kept.tolist() for kept in margins] == [wanted.tolist() for wanted in fresh]

@@ -21,7 +21,7 @@ SORTS = st.lists(st.sampled_from(["number", "category", "zero"]), min_size=1, ma
 
 
 def telling_values(forests: list[Forest], j: int) -> Rows:
-    """Values of feature j on either side of everything that any forest tells apart."""
+    """Values of feature j on either side of every threshold of every forest."""
     edges = [float(t) for forest in forests for t in forest.thresholds(j)] + [*map(float, ENDS_OF_ZERO), 0.0, SENTINEL]
     beside = [float(np.nextafter(np.float32(x), np.float32(way))) for x in edges for way in (-np.inf, np.inf)]
     return np.array([*edges, *beside, *LEAST_CODES, 4.0, 77.0, -3.0, 1e-40, -1e-40, 1e9, -1e9, math.nan])
@@ -51,7 +51,7 @@ def test_values_of_one_common_cell_are_of_one_cell_of_every_model(
 @settings(max_examples=examples(50), deadline=None)
 @given(seed=SEEDS, sorts=SORTS)
 def test_one_model_s_common_cells_are_its_own(library: Library, seed: int, sorts: tuple[Sort, ...]) -> None:
-    """Given a model and itself for a shadow, the common cells are those of the model."""
+    """Given a model that is its own shadow, the common cells are those of the model."""
     [forest], _ = planted_family(np.random.default_rng(seed), library, sorts, models=1, trees=6, depth=3)
     own = cells_of(forest)
     common = common_cells([own, own])
@@ -64,8 +64,8 @@ def test_one_model_s_common_cells_are_its_own(library: Library, seed: int, sorts
 @LIBRARIES
 @settings(max_examples=examples(100), deadline=None)
 @given(seed=SEEDS, models=st.integers(1, 4))
-def test_each_model_s_trees_among_all_say_what_the_model_says(library: Library, seed: int, models: int) -> None:
-    """Given any models and state, the trees of each, walked among those of all, sum with its base to its exact margin."""
+def test_each_model_s_trees_among_all_sum_to_its_margin(library: Library, seed: int, models: int) -> None:
+    """Given any models and state, each model's trees among the joint ones, with its base margin, sum to its exact margin."""
     rng = np.random.default_rng(seed)
     case = case_at_random(rng, library, models=models)
     state, joint = case.state(rng), case.joint

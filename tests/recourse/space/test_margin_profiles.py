@@ -26,7 +26,7 @@ def lines(forest: Planted, own: CellsOfRow) -> CellsOfRow:
 
 
 def to_missing(forest: Planted, own: CellsOfRow) -> list[int]:
-    """Where a row that has a value would become missing, by place in the profiles."""
+    """Whether each entry of the profiles is a move from a value to missing."""
     cells = forest.cells
     return [
         int(forest.trees.start[j]) + k
@@ -44,7 +44,7 @@ def to_missing(forest: Planted, own: CellsOfRow) -> list[int]:
 def test_a_gain_is_what_scoring_the_moved_row_gives(
     library: Library, seed: int, kinds: tuple[Sort, ...], trees: int, depth: int
 ) -> None:
-    """Given any forest and row, the gain of each move of one feature is the exact difference of the leaves' sums; nobody is moved to missing."""
+    """Given any forest and row, the gain of each move of one feature is the exact difference of the leaves' sums; a move to missing gains nothing."""
     rng = np.random.default_rng(seed)
     forest = planted(rng, library, kinds, trees=trees, depth=depth, thresholds=4)
     for _ in range(3):

@@ -42,7 +42,7 @@ def paid(reach: PersonReach, target: Rows, action: float) -> float:
 @settings(max_examples=examples(100), deadline=None)
 @given(person=people(), seed=st.integers(0, 2**32 - 1))
 def test_a_state_is_a_target_and_back(person: Person, seed: int) -> None:
-    """Given anyone with features that move together, the target of a state lies in its cells, is the row where nothing moves, and gives the state back."""
+    """Given features that move together, the target of a state lies in its cells, is the row where nothing moves, and gives the state back."""
     reach = person.reach()
     moves = moves_of(reach, ACTION)
     assert target_of(reach, moves.own).tobytes() == reach.row.tobytes()
@@ -106,14 +106,14 @@ def check_matches(seed: int, reach: PersonReach, cells: Cells) -> list[str]:
 
 @settings(max_examples=examples(100), deadline=None)
 @given(person=people(), seed=st.integers(0, 2**32 - 1))
-def test_a_unit_is_where_values_say_or_cells_or_what_was_known(person: Person, seed: int) -> None:
-    """Given a target whose units are anywhere, each unit is at the alternative with equal values, else with equal cells, else the first with equal cells as they were known, else at its own; and its members are in that one's cells."""
+def test_a_unit_is_matched_by_values_then_cells_then_known_cells(person: Person, seed: int) -> None:
+    """Given any target, each unit takes the alternative with equal values, else with equal cells, else the first with equal known cells, else its own; and its members take that one's cells."""
     check_matches(seed, person.reach(), person.cells)
 
 
 @PAIRS
 def test_a_unit_is_matched_in_each_of_these_ways(library: Library, approve: Approve) -> None:
-    """Given a lender with a group and its cells known more coarsely, units are matched by values, by cells, by what was known, and by nothing, each as the reference has it."""
+    """Given a lender with a group and its cells known more coarsely, units are matched by values, by cells, by known cells, and by nothing, each as the reference says."""
     shop: Lender = lender(library, approve)
     model, ways = shop.model, []
     for seed, row in enumerate(shop.declined(40)):
@@ -126,7 +126,7 @@ def test_a_unit_is_matched_in_each_of_these_ways(library: Library, approve: Appr
 @settings(max_examples=examples(100), deadline=None)
 @given(person=people(), seed=st.integers(0, 2**32 - 1), action=st.sampled_from([0.0, ACTION, 3.0]))
 def test_a_state_costs_its_efforts_and_an_action_for_each_feature(person: Person, seed: int, action: float) -> None:
-    """Given anyone, a state's price is, to what rounding leaves, the sum of the efforts of what moves and an action's price for each; nothing where nothing moves."""
+    """Given any state, its price is, within rounding, the sum of the efforts of all moves and an action's price for each; 0 where nothing moves."""
     reach = person.reach()
     moves = moves_of(reach, action)
     assert price_of(moves, moves.own) == 0.0
@@ -139,8 +139,8 @@ def test_a_state_costs_its_efforts_and_an_action_for_each_feature(person: Person
 
 @settings(max_examples=examples(100), deadline=None)
 @given(person=people())
-def test_a_place_has_a_price_where_the_rules_let_one_go(person: Person) -> None:
-    """Given anyone, a feature that moves alone has a price where it has a target_value value and at its own place, one that moves with others only there; every alternative of a unit has one."""
+def test_an_option_has_a_price_where_the_rules_permit_it(person: Person) -> None:
+    """Given any person, a feature that moves alone has a price where it has a target value and at its own option, one that moves with others only at its own; every alternative of a unit has one."""
     reach = person.reach()
     moves, cell_targets = moves_of(reach, ACTION), reach.cell_targets
     for slot in range(len(moves.own)):
@@ -159,15 +159,15 @@ def test_a_place_has_a_price_where_the_rules_let_one_go(person: Person) -> None:
 @settings(max_examples=examples(60), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_a_unit_takes_its_members_along(library: Library, seed: int) -> None:
-    """Given any moves in any order, a state holds the cells that the last move of each slot put there, and costs what each slot's place does."""
+    """Given any moves in any order, a state holds the cells that the last move of each slot put there, and costs what each slot's option does."""
     rng = np.random.default_rng(seed)
     case = case_at_random(rng, library, models=1)
     state, wanted = case.moves.own.copy(), case.moves.own.copy()
     for _ in range(6):
         slot = int(rng.integers(len(state)))
-        place = int(rng.choice(case.places(slot)))
-        move(case.moves, case.features, state, slot, place)
-        wanted = case.after(wanted, slot, place)
+        option = int(rng.choice(case.options(slot)))
+        move(case.moves, case.features, state, slot, option)
+        wanted = case.after(wanted, slot, option)
         assert state.tolist() == wanted.tolist()
         assert price_of(case.moves, state) == case.paid(state)
 
@@ -175,7 +175,7 @@ def test_a_unit_takes_its_members_along(library: Library, seed: int) -> None:
 @LIBRARIES
 @settings(max_examples=examples(100), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
-def test_sum_and_gains_are_those_that_scoring_the_rows_gives(library: Library, seed: int) -> None:
+def test_sum_and_gains_are_what_scoring_the_rows_gives(library: Library, seed: int) -> None:
     """Given a planted model and any state, the sum of its trees, and the gain of each move of a feature or a unit to any cell but missing, are the exact ones."""
     rng = np.random.default_rng(seed)
     case = case_at_random(rng, library, models=1)
@@ -184,14 +184,14 @@ def test_sum_and_gains_are_those_that_scoring_the_rows_gives(library: Library, s
     [own] = case.sums(0, state[None])
     assert gains_of(model.trees, moves, state, gains) == own
     for slot in range(len(state)):
-        for place in range(int(moves.start[slot + 1] - moves.start[slot])):
-            if slot >= case.features or not case.cells.is_missing(slot, place):
-                [moved] = case.sums(0, case.after(state, slot, place)[None])
-                assert gains[moves.start[slot] + place] == moved - own
+        for option in range(int(moves.start[slot + 1] - moves.start[slot])):
+            if slot >= case.features or not case.cells.is_missing(slot, option):
+                [moved] = case.sums(0, case.after(state, slot, option)[None])
+                assert gains[moves.start[slot] + option] == moved - own
 
 
 @PAIRS
-def test_gains_of_units_are_those_of_the_rows_that_people_are_told(library: Library, approve: Approve) -> None:
+def test_gains_of_units_are_those_of_their_targets(library: Library, approve: Approve) -> None:
     """Given a lender with a group, the gain of each permitted move, of the group too, is within rounding what scoring its target gives."""
     shop: Lender = lender(library, approve)
     model, of_units = shop.model, 0
@@ -207,20 +207,20 @@ def test_gains_of_units_are_those_of_the_rows_that_people_are_told(library: Libr
         assert abs(total - own) <= bound
         for slot in range(len(moves.own)):
             first, end = moves.start[slot : slot + 2]
-            for place in np.flatnonzero(np.isfinite(moves.price[first:end])).tolist():
-                if slot < len(cells) and place == moves.own[slot]:
+            for option in np.flatnonzero(np.isfinite(moves.price[first:end])).tolist():
+                if slot < len(cells) and option == moves.own[slot]:
                     continue
                 state = moves.own.copy()
-                move(moves, len(cells), state, slot, place)
+                move(moves, len(cells), state, slot, option)
                 target = model.cells.of(target_of(reach, state)[None])
-                assert abs(gains[first + place] - (forest.sums(target)[0] - own)) <= bound
-                of_units += slot >= len(cells) and bool(gains[first + place])
+                assert abs(gains[first + option] - (forest.sums(target)[0] - own)) <= bound
+                of_units += slot >= len(cells) and bool(gains[first + option])
     assert of_units > 20
 
 
 @LIBRARIES
-def test_who_may_go_nowhere_has_one_state(library: Library) -> None:
-    """Given no moves, each slot has its own place alone, at no price."""
+def test_without_permitted_moves_there_is_one_state(library: Library) -> None:
+    """Given no permitted moves, each slot has only its own option, at price 0."""
     case = case_at_random(np.random.default_rng(1), library, models=1)
     moves = no_moves(case.models[0].trees)
     assert np.isfinite(moves.price).sum() == len(moves.own) == case.features

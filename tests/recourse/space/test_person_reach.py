@@ -98,13 +98,13 @@ class Place:
         )
 
     def targets(self, own: float, median: float = 0.0) -> list[float]:
-        """Where a person with `own` lands when a comparator sits in each cell of numbers; its own value where it stays."""
+        """The target values of a person with `own` toward a comparator in each cell of numbers; the own value where it stays."""
         cells = np.arange(len(self.thresholds) + 1, dtype=np.int32)[:, None]
         targets: list[float] = self.reach(own, [median]).project(cells)[:, 0].tolist()
         return targets
 
     def toward(self, own: float, cell: int) -> float:
-        """Where a person with `own` lands when a comparator sits in `cell`."""
+        """The target value of a person with `own` toward a comparator in `cell`."""
         return self.targets(own)[cell]
 
 
@@ -117,7 +117,7 @@ def grid(rule: FeatureRule) -> npt.NDArray[np.float64]:
 
 
 def expected(place: Place, own: float, cell: int, candidates: npt.NDArray[np.float64], median: float) -> float:
-    """The rule of METHOD in one place: nearest permitted value to the person's own in that cell, along the label."""
+    """The reference: the permitted value in that cell nearest to the person's own, in a permitted direction."""
     r = place.rule
     if cell == place.cell(own) and not math.isnan(own):
         return own
@@ -153,7 +153,7 @@ own_values = st.just(math.nan) | halves(-30, 30) | st.floats(-30, 30) | st.sampl
 
 @settings(max_examples=examples(50))
 @given(place=places(stepped=True), own=own_values, median=halves(-25, 25))
-def test_a_landing_is_the_nearest_point_of_the_grid(place: Place, own: float, median: float) -> None:
+def test_a_target_value_is_the_nearest_point_of_the_grid(place: Place, own: float, median: float) -> None:
     """Given a step, when moving to any cell, then the target is its permitted grid point nearest to the person's own value."""
     candidates = grid(place.rule)
     for cell, to in enumerate(place.targets(own, median)):
@@ -162,7 +162,9 @@ def test_a_landing_is_the_nearest_point_of_the_grid(place: Place, own: float, me
 
 @settings(max_examples=examples(60))
 @given(place=places(stepped=False), own=own_values, median=halves(-25, 25))
-def test_a_landing_without_a_step_is_the_nearest_number_of_the_model(place: Place, own: float, median: float) -> None:
+def test_a_target_value_without_a_step_is_the_nearest_number_of_the_model(
+    place: Place, own: float, median: float
+) -> None:
     """Given no step, when every number of a 16-bit model is tried, then none permitted is nearer than the target."""
     ends = [v for v in (place.rule.min, place.rule.max) if math.isfinite(v)]
     candidates = np.array([*every_number(np.float16), *ends])
@@ -173,7 +175,7 @@ def test_a_landing_without_a_step_is_the_nearest_number_of_the_model(place: Plac
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_decimal_steps_are_clean(dtype: Any) -> None:
-    """Given steps of a cent, when target_value on each of them, then a target reads 0.29, and never 0.29000000000000004."""
+    """Given steps of a cent, when moving to each of them, then a target reads 0.29, and never 0.29000000000000004."""
     cents = [float(Decimal(k) / 100) for k in range(1, 100)]
     between = [float(Decimal(2 * k + 1) / 200) for k in range(100)]
     place = Place(rule=rule(step=0.01, min=0.0), thresholds=tuple(between), operator="<=", dtype=dtype)
@@ -187,7 +189,7 @@ def test_a_grid_is_counted_from_min() -> None:
     assert place.toward(4.0, 1) == 13.0
 
 
-def test_a_row_of_sentinels_is_stepped_over() -> None:
+def test_consecutive_sentinels_are_stepped_over() -> None:
     """Given codes 96 to 99 for "no record", when moving above 95, then the target is 100, however many codes there are."""
     codes = (96.0, 97.0, 98.0, 99.0)
     place = Place(
@@ -198,7 +200,7 @@ def test_a_row_of_sentinels_is_stepped_over() -> None:
 
 @pytest.mark.parametrize(("operator", "dtype"), [("<", np.float32), ("<=", np.float64)])
 def test_what_the_model_reads_as_a_sentinel_is_no_target(operator: str, dtype: Any) -> None:
-    """Given a cell that begins at the sentinel -9, when entered from below, then the model reads something else than -9."""
+    """Given a cell that begins at the sentinel -9, when entered from below, then the model does not read the target as -9."""
     at = -9.0 if operator == "<" else math.nextafter(-9.0, -math.inf)
     place = Place(rule=rule(no_record=(-9.0,)), thresholds=(at,), operator=operator, dtype=dtype)
     to = place.toward(-20.0, 1)
@@ -331,7 +333,7 @@ def test_an_immutable_feature_keeps_its_bits(person: Person) -> None:
 @settings(max_examples=examples(50))
 @given(person=people())
 def test_what_stays_has_a_reason_and_what_moves_has_none(person: Person) -> None:
-    """Given any comparator, why_not() names a reason for each feature that wanted to move and stayed, and for no other."""
+    """Given any comparator, why_not() gives a reason for each feature that differs and stayed, and for no other."""
     reach = person.reach()
     for target, other in zip(reach.project(person.others), person.others, strict=True):
         for j in range(len(person.row)):

@@ -12,7 +12,7 @@ import pytest
 from stream.forest.cells import Cells
 from stream.recourse.rules.features import FeatureRules, read_features
 from stream.recourse.space.grouped_features import COMBINATIONS_MAX
-from stream.recourse.space.linked_features import LINE_WAYS_MAX, NO_RATIO, NOT_KNOWN
+from stream.recourse.space.linked_features import LINE_STOPS_MAX, NO_RATIO, NOT_KNOWN
 from stream.recourse.space.person_reach import DEPENDS, GROUP, IMMUTABLE, STAYS, UNKNOWN_DIRECTION, UNSEEN, PersonReach
 from tests.recourse.unit_people import Person, Rows
 
@@ -95,7 +95,7 @@ def ways(person: Person | PersonReach, u: int = 0) -> list[list[float]]:
 
 
 def test_a_balance_moves_with_its_utilisation() -> None:
-    """Given a limit of 700 that stays and a balance of 600, when it falls, then utilisation is what the parts give, to its step, at each cell that either comes into."""
+    """Given a limit of 700 that stays and a balance of 600, when it falls, then utilisation is what the parts give, to its step, at each cell that either enters."""
     assert ways(card([600.0, 700.0, 85.7])) == [[340.0, 48.6], [290.0, 41.4], [130.0, 18.6]]
 
 
@@ -163,7 +163,7 @@ def test_an_override_of_a_member_holds_the_unit(name: str) -> None:
 
 
 def test_a_part_that_stays_says_so() -> None:
-    """Given a limit that its ratio keeps, it does not move toward a comparator, and its reason is that another moves in its place."""
+    """Given a limit that its ratio keeps, it does not move toward a comparator, and its reason is that another feature moves in its place."""
     reach = card([600.0, 700.0, 85.7], [[300.0], [1000.0], [20.0, 50.0]]).reach()
     other = np.array([0, 1, 1], np.int32)
     assert reach.why_not(1, other) == STAYS
@@ -175,8 +175,8 @@ def test_a_tax_follows_an_income() -> None:
     person = person_of(WORK, ("income", "tax"), [2000.0, 400.0], [[2050.0, 2450.0], [460.0]])
     assert ways(person) == [[2100.0, 431.0], [2200.0, 461.0], [2500.0, 553.0]]
     assert ways(dataclasses.replace(person, row=np.array([math.nan, 400.0]))) == []
-    assert person.reach().unable == (None,)
-    assert dataclasses.replace(person, row=np.array([2000.0, math.nan])).reach().unable == (NOT_KNOWN,)
+    assert person.reach().obstacles == (None,)
+    assert dataclasses.replace(person, row=np.array([2000.0, math.nan])).reach().obstacles == (NOT_KNOWN,)
 
 
 def test_a_follower_out_of_range_or_against_its_label_holds_its_driver() -> None:
@@ -208,7 +208,7 @@ def school(
 
 
 def test_education_and_its_years_stay_somebodys() -> None:
-    """Given a model that cuts years at 8.5 alone, when a person finishes school, then the years are 9, as two people have; what one person alone has is nobody's advice."""
+    """Given a model that cuts years at 8.5 alone, when a person finishes school, then the years are 9, as two people have; what only one person has is no alternative."""
     assert ways(school([0, 4])) == [[1.0, 9.0], [2.0, 13.0]]
     assert ways(school([1, 9])) == [[2.0, 13.0]]
     reach = school([0, 4]).reach()
@@ -274,7 +274,7 @@ def test_one_hot_stays_one_hot() -> None:
 
 
 def test_numbers_go_by_their_cells() -> None:
-    """Given two amounts of which no two people have the same, the combination of cells is what counts, and each lands at its own end of the cell."""
+    """Given two amounts of which no two people have the same, the combination of cells is what counts, and each takes the value at its own end of the cell."""
     text = "".join(f'[{name}]\ntype = "number"\nmutability = "mutable"\nstep = 1\ngroup = "g"\n' for name in "ab")
     pool = np.array([[11.5, 30.25], [12.5, 31.25], [1.0, 2.0], [40.0, 2.5]])
     assert ways(person_of(text, ("a", "b"), [3.0, 3.0], [[10.0, 20.0], [20.0]], pool)) == [[10.0, 20.0]]
@@ -283,7 +283,7 @@ def test_numbers_go_by_their_cells() -> None:
 @pytest.mark.parametrize("kind", ["group", "line"])
 def test_alternatives_are_bounded(kind: str) -> None:
     """Given more combinations than a unit may have, a group keeps the commonest, a line evenly spread ones with both ends."""
-    many = 2 * max(COMBINATIONS_MAX, LINE_WAYS_MAX)
+    many = 2 * max(COMBINATIONS_MAX, LINE_STOPS_MAX)
     cuts = [k + 0.5 for k in range(many)]
     if kind == "group":
         text = "".join(f'[{name}]\ntype = "integer"\nmutability = "mutable"\ngroup = "g"\n' for name in "ab")
@@ -293,14 +293,14 @@ def test_alternatives_are_bounded(kind: str) -> None:
         return
     text = '[a]\ntype = "integer"\nmutability = "mutable"\n[b]\ntype = "integer"\nmutability = "mutable"\nfollows = "a"\nfactor = 1\n'
     found = ways(person_of(text, ("a", "b"), [0.0, 0.0], [cuts, cuts]))
-    assert len(found) == LINE_WAYS_MAX
+    assert len(found) == LINE_STOPS_MAX
     assert (found[0], found[-1]) == ([1.0, 1.0], [float(many)] * 2)
     assert {int(b[0] - a[0]) for a, b in pairwise(found)} <= {2, 3}
 
 
 @pytest.mark.parametrize("far", [1e300, 1e-300, 12345.678901234567])
 def test_numbers_beyond_int64_are_exact_too(far: float) -> None:
-    """Given values that no whole number of 64 bits says, a follower is still the double nearest to its formula, and what passes all doubles is no way."""
+    """Given values that no whole number of 64 bits says, a follower is still the double nearest to its formula, and what exceeds all doubles is no alternative."""
     text = WORK.replace("step = 100\n", "").replace("step = 1\n", "").replace("0.305", "1e10")
     person = person_of(text, ("income", "tax"), [far, 1.0], [[2 * far], []])
     for values in ways(person):

@@ -146,7 +146,7 @@ def test_a_group_takes_each_combination_that_two_people_have_and_no_other(person
 
 
 def _value(person: Person, reach: PersonReach, j: int, said: float) -> float | None:
-    """Where a member of a group goes for its part of a combination; None where it may not."""
+    """The value a member of a group takes in a combination; None where it is not permitted."""
     own = float(person.row[j])
     if person.rules.rules[j].type != "number":
         return said if said == own or person.permits(j, said) else None
@@ -198,7 +198,7 @@ def test_a_projection_moves_units_by_alternatives_alone(person: Person, seed: in
 @settings(max_examples=examples(60))
 @given(person=people(), seed=SEEDS)
 def test_what_stays_has_a_reason_and_what_moves_has_none(person: Person, seed: int) -> None:
-    """Given any comparator, why_not() names a reason for each feature that wanted to move and stayed, and for no other."""
+    """Given any comparator, why_not() gives a reason for each feature that differs and stayed, and for no other."""
     reach = person.reach()
     rng = np.random.default_rng(seed)
     others = np.array(
@@ -213,7 +213,7 @@ def test_what_stays_has_a_reason_and_what_moves_has_none(person: Person, seed: i
 @settings(max_examples=examples(60))
 @given(person=people())
 def test_what_moves_together_has_no_price_alone(person: Person) -> None:
-    """Given units, prices() has none for a member but in its own cell, nor for the part of a ratio that stays."""
+    """Given units, prices() is finite for a member, and for the part of a ratio that stays, in its own cell alone."""
     reach = person.reach()
     together = {j for unit in person.units for j in (*unit.members, *unit.stays)}
     prices = reach.prices()
