@@ -10,9 +10,9 @@ from typing import TypeAlias
 
 from stream.bundle.advice.claims import ClaimColumn, trees_meant
 from stream.bundle.alignment import check_names
-from stream.bundle.manifest import FEATURES, MODEL_FILES, POLICY
+from stream.bundle.manifest import FEATURES, POLICY
 from stream.bundle.pool import Pool, read_pool
-from stream.bundle.read_model import Readings, read_every_way
+from stream.bundle.read_model import MODEL_FILES, ModelReadings, read_choices
 from stream.errors import ConfigurationError
 from stream.forest.trees import Forest, TreesUsed
 from stream.recourse.rules.features import FeatureRules, rules_for
@@ -61,7 +61,7 @@ def read_inputs(
     ClaimsDiffer where claims have to tell which trees are meant, and do not.
     """
     progress("reading the model", 0, 1)
-    readings = read_every_way(paths.model, trees=trees, missing=missing, claimed=claims is not None)
+    readings = read_choices(paths.model, trees=trees, missing=missing, claimed=claims is not None)
     features, policy_file = _read(paths.features), _read(paths.policy) if paths.policy else b""
     features_toml = _text(features, paths.features)
     check_names(readings.any_forest.features, features_toml)
@@ -94,7 +94,7 @@ def check_missing(missing: float | None) -> None:
 
 
 def _chosen(
-    readings: Readings, pool: Pool, claims: ClaimColumn | None, trees: TreesUsed | None
+    readings: ModelReadings, pool: Pool, claims: ClaimColumn | None, trees: TreesUsed | None
 ) -> tuple[Forest, TreesUsed | None]:
     """The reading that was asked for, or the one that the claims were made with, and its choice of trees."""
     if claims is None or readings.chosen is not None:

@@ -29,7 +29,6 @@ FEATURES: Final = "features.toml"
 POLICY: Final = "policy.toml"
 LEAF_MATRIX: Final = "leaf_matrix"
 SHADOWS: Final = "shadows"
-MODEL_FILES: Final = {".json": "model.json", ".ubj": "model.ubj", ".txt": "model.txt"}
 READ_BYTES: Final = 1 << 20
 
 

@@ -6,7 +6,9 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, get_args
+
+from stream.forest.trees import Library
 
 Check: TypeAlias = tuple[Callable[[Any], bool], str]  # whether a value passes, and what it must be
 
@@ -100,7 +102,7 @@ FIELDS: Final[Mapping[str, Check]] = {
     "model_id": NAME,
     "model_version": NAME,
     "revision": _whole_from(1),
-    "library": _one_of("xgboost", "lightgbm"),
+    "library": _one_of(*get_args(Library)),
     "library_version": TEXT,
     "objective": TEXT,
     "link": TEXT,

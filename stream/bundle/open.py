@@ -13,13 +13,12 @@ from stream.bundle.manifest import (
     FEATURES,
     LEAF_MATRIX,
     MANIFEST,
-    MODEL_FILES,
     POLICY,
     Manifest,
     check_files,
     read_manifest,
 )
-from stream.bundle.read_model import read_model
+from stream.bundle.read_model import MODEL_FILES, read_model
 from stream.bundle.shadows.models import stored_shadows
 from stream.errors import CorruptionError, InvalidDecision
 from stream.events import BundleIdentity

@@ -6,9 +6,9 @@ from typing import Any, Final, Literal
 
 from stream.bundle.advice.claims import ClaimReport
 from stream.bundle.advice.pool_rank import PoolRank
-from stream.bundle.advice.unsaid import Unsaid
+from stream.bundle.advice.undeclared import Undeclared
 from stream.bundle.advice.untrue_ratios import UntrueRatio
-from stream.bundle.build import Built
+from stream.bundle.build import BuiltBundle
 from stream.bundle.gate.probe import ProbeReport
 from stream.bundle.gate.probe_rows import ProbeKind
 from stream.bundle.manifest import Manifest
@@ -26,16 +26,16 @@ WHAT_WAS_ASKED: Final[dict[ProbeKind, str]] = {
 }
 
 
-def built_for_machines(built: Built) -> dict[str, Any]:
+def built_for_machines(built: BuiltBundle) -> dict[str, Any]:
     """One JSON object."""
     report = built.probe
     return {
         "bundle": str(built.folder),
         "bundle_sha256": built.bundle_sha256,
         "manifest": built.manifest,
-        "ignored_columns": list(built.ignored_columns),
-        "unlabelled": list(built.unlabelled),
-        "unproven_words": list(built.unproven_words),
+        "ignored_columns": list(built.advice.ignored_columns),
+        "unlabelled": list(built.advice.unlabelled),
+        "unproven_words": list(built.advice.unproven_words),
         "probe": {
             "rows": report.rows,
             **{f"{kind}_rows": count for kind, count in report.counts.items()},
@@ -52,24 +52,30 @@ def built_for_machines(built: Built) -> dict[str, Any]:
             "library_version": report.library_version,
         },
         "claims": None
-        if built.claims is None
-        else {"column": built.claims.column, "scale": built.claims.scale, "rows": built.claims.rows},
-        "trees_by_claims": built.trees_by_claims,
+        if built.advice.claims is None
+        else {
+            "column": built.advice.claims.column,
+            "scale": built.advice.claims.scale,
+            "rows": built.advice.claims.rows,
+        },
+        "trees_by_claims": built.advice.trees_by_claims,
         "unsaid": {
-            "missing": [{"number": one.number, "columns": list(one.columns)} for one in built.unsaid.missing],
-            "in_place_differs": built.unsaid.in_place_differs,
+            "missing": [
+                {"number": one.number, "columns": list(one.columns)} for one in built.advice.undeclared.missing
+            ],
+            "in_place_differs": built.advice.undeclared.in_place_differs,
         },
         "untrue_ratios": [
             {"feature": one.feature, "driver": one.driver, "differ": one.differ, "known": one.known}
-            for one in built.untrue_ratios
+            for one in built.advice.untrue_ratios
         ],
         "pool_rank": None
-        if built.rank is None
-        else {"column": built.rank.column, "auc": built.rank.auc, "why_not": built.rank.why_not},
+        if built.advice.rank is None
+        else {"column": built.advice.rank.column, "auc": built.advice.rank.auc, "why_not": built.advice.rank.why_not},
     }
 
 
-def built_for_people(built: Built) -> list[str]:
+def built_for_people(built: BuiltBundle) -> list[str]:
     """Its lines."""
     report = built.probe
     compared = ", ".join(f"{count:,} {WHAT_WAS_ASKED[kind]}" for kind, count in report.counts.items() if count)
@@ -82,19 +88,21 @@ def built_for_people(built: Built) -> list[str]:
         _fact("", compared),
         *_not_asked(report),
     ]
-    if built.claims is not None:
-        lines += _claims(built.claims, built.manifest["trees"] if built.trees_by_claims else None)
-    lines += _unsaid(built.unsaid, built.manifest["pool"]["rows"])
-    lines += [line for one in built.untrue_ratios for line in _untrue_ratio(one)]
-    if built.rank is not None:
-        lines += _rank(built.rank)
-    if built.ignored_columns:
-        lines.append(_fact("not used", f"the pool's columns {', '.join(built.ignored_columns)}"))
-    if built.unproven_words:
+    if built.advice.claims is not None:
+        lines += _claims(built.advice.claims, built.manifest["trees"] if built.advice.trees_by_claims else None)
+    lines += _undeclared(built.advice.undeclared, built.manifest["pool"]["rows"])
+    lines += [line for one in built.advice.untrue_ratios for line in _untrue_ratio(one)]
+    if built.advice.rank is not None:
+        lines += _rank(built.advice.rank)
+    if built.advice.ignored_columns:
+        lines.append(_fact("not used", f"the pool's columns {', '.join(built.advice.ignored_columns)}"))
+    if built.advice.unproven_words:
         told = "taken from features.toml, not in the model file; --claim-column proves their order"
-        lines.append(_fact("words", f"of {', '.join(built.unproven_words)}: {told}"))
-    if built.unlabelled:
-        lines.append(_fact("no label", f"{', '.join(built.unlabelled)}: letters will call them so; give each a label"))
+        lines.append(_fact("words", f"of {', '.join(built.advice.unproven_words)}: {told}"))
+    if built.advice.unlabelled:
+        lines.append(
+            _fact("no label", f"{', '.join(built.advice.unlabelled)}: letters will call them so; give each a label")
+        )
     return lines
 
 
@@ -119,17 +127,17 @@ def _claims(claims: ClaimReport, trees: TreesUsed | None) -> list[str]:
     return lines
 
 
-def _unsaid(unsaid: Unsaid, rows: int) -> list[str]:
+def _undeclared(undeclared: Undeclared, rows: int) -> list[str]:
     lines = []
-    for one in unsaid.missing:
+    for one in undeclared.missing:
         looks = (
             f"{one.number:g} looks like a number for missing in the pool's column{'s' if len(one.columns) > 1 else ''}"
         )
         remedy = f"say --missing {one.number:g}, or list it as no_record in features.toml, or prove with --claim-column that it is none"
         told = f"XGBoost's file does not say what the decider passes as missing=: {remedy}"
         lines += [_fact("missing?", f"{looks} {', '.join(one.columns)};"), _fact("", told)]
-    if unsaid.in_place_differs:
-        differs = f"scores of XGBClassifier (inplace_predict) are rounded otherwise in {unsaid.in_place_differs:,} of {_plural(rows, 'row')}"
+    if undeclared.in_place_differs:
+        differs = f"scores of XGBClassifier (inplace_predict) are rounded otherwise in {undeclared.in_place_differs:,} of {_plural(rows, 'row')}"
         lines.append(_fact("DART", f"{differs}: compare your decider's with --claim-column"))
     return lines
 

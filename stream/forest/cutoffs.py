@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 
@@ -18,6 +18,30 @@ Range: TypeAlias = Literal["unit", "positive", "any"]  # what a link gives: with
 
 CUTOFFS_KEPT = 256  # thresholds remembered per link; events rarely bring more than a handful
 _GRID = 4096  # margins asked at once while a cutoff is searched for: 3 rounds for float32, 6 for float64
+
+
+class Link(Protocol):
+    """The library's link of one kind of model. Safe to share among threads."""
+
+    @property
+    def name(self) -> str:
+        """What published records call it."""
+        ...
+
+    def probabilities(self, margins: Floats) -> Floats:
+        """What the library predicts for rows of these margins. Shapes: (n,) -> (n,), both in the forest's dtype."""
+        ...
+
+    def cutoff(self, threshold: float, scale: ThresholdScale, approve: Approve) -> float:
+        """The margin at which the model accepts.
+
+        above: the smallest margin m whose prediction (or m itself, on scale margin) is >= threshold; below: the
+        largest with <= threshold. The threshold is compared as the double that it is.
+        Raises: InvalidDecision where no prediction can be compared with the threshold: on scale probability it must
+        lie strictly between 0 and 1 (logistic links), above 0 (exponential ones) or be finite (all others), on scale
+        margin it must be finite.
+        """
+        ...
 
 
 class Cutoffs:

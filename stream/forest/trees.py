@@ -11,14 +11,14 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NoReturn, TypeAlias
+from typing import Any, Final, Literal, NoReturn, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from stream.errors import ModelRefused
 
-Library: TypeAlias = Literal["xgboost", "lightgbm"]
+Library: TypeAlias = Literal["xgboost", "lightgbm"]  # each has its record in `forest/libraries.py`
 Word: TypeAlias = str | float  # a category as the training data said it
 Operator: TypeAlias = Literal["<", "<="]
 TreesUsed: TypeAlias = Literal["best", "all"]
@@ -32,6 +32,11 @@ NUMBER, ZERO_IS_MISSING, CATEGORY = 0, 1, 2  # kinds of split; a leaf is a NUMBE
 ZERO_REACH = float(np.float32(1e-35))  # nearer to zero than this is zero for LightGBM (kZeroThreshold, a float32)
 ENDS_OF_ZERO = (math.nextafter(-ZERO_REACH, -math.inf), ZERO_REACH)  # each the greatest value of its cell
 BITS = 32  # of a word of `category_bits`
+# In what each library adds margins and compares thresholds, and what sends a number to the left.
+ARITHMETIC: Final[dict[Library, tuple[np.dtype[Any], Operator]]] = {
+    "xgboost": (np.dtype(np.float32), "<"),
+    "lightgbm": (np.dtype(np.float64), "<="),
+}
 CODES_MAX = 1 << 24  # of one feature: float32, in which XGBoost holds codes, counts no further
 INSIDE = -1  # marks what a node does not have: a leaf's feature and children, a split's slot, a root's parent
 
@@ -189,8 +194,7 @@ def plant(saved: Sequence[Sequence[SavedNode]], kind: Kind) -> Forest:
     Raises: ModelRefused where the links of a tree form none, where it splits on a feature that does not exist or on
     one feature both as a number and as a category, and where a threshold or a leaf is not finite.
     """
-    xgboost = kind.library == "xgboost"
-    dtype: np.dtype[Any] = np.dtype(np.float32 if xgboost else np.float64)
+    dtype, operator = ARITHMETIC[kind.library]
     rows: list[tuple[SavedNode, int, int, int, int]] = []  # node, left, right, parent, depth
     first_node = [0]
     for tree in saved:
@@ -218,7 +222,7 @@ def plant(saved: Sequence[Sequence[SavedNode]], kind: Kind) -> Forest:
         features=kind.features,
         is_category=kind.is_category,
         words=kind.words,
-        operator="<" if xgboost else "<=",
+        operator=operator,
         dtype=dtype,
         base_margin=dtype.type(kind.base_margin),
         first_node=np.array(first_node, np.int32),

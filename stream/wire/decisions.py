@@ -10,18 +10,18 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, Final, NoReturn, cast, get_args
+from typing import Any, Final, cast, get_args
 
 from stream.errors import (
     InvalidDecision,
     MalformedRecord,
     NonFiniteFeature,
-    PoisonError,
     UnknownOutcome,
     WrongFeatureType,
 )
 from stream.events import Decision, DeclineBasis, Outcome, ThresholdScale, Value
 from stream.recourse.record.records import decision_by_value
+from stream.strict_json import STRICT_JSON, DuplicateKeyError, NonFiniteNumberError
 from stream.times import time_ms
 from stream.wire.avro_records import REGISTRY_MARK, SINGLE_OBJECT_MARK
 from stream.wire.framing import SINGLE_OBJECT, Framing
@@ -82,11 +82,15 @@ def json_object(value: bytes) -> dict[str, Any]:
         raise MalformedRecord(msg)
     try:
         text = value.decode()
-        parsed = _JSON.decode(text)
+        parsed = STRICT_JSON.decode(text)
         if "\\u" in text:  # only an escape can bring in half of a surrogate pair
             json.dumps(parsed, ensure_ascii=False).encode()
-    except PoisonError:
-        raise
+    except DuplicateKeyError:
+        message = "an object of the JSON decision has the same key twice"
+        raise MalformedRecord(message) from None
+    except NonFiniteNumberError as error:
+        message = f"the JSON decision holds {error.name}, which JSON does not have; a known-missing value is null"
+        raise MalformedRecord(message) from None
     except UnicodeError:
         msg = "the JSON decision is not UTF-8, or escapes half of a surrogate pair"
         raise MalformedRecord(msg) from None
@@ -100,22 +104,6 @@ def json_object(value: bytes) -> dict[str, Any]:
         msg = "the JSON decision holds an integer with thousands of digits"
         raise MalformedRecord(msg) from None
     return cast("dict[str, Any]", parsed)
-
-
-def _without_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        msg = "an object of the JSON decision has the same key twice"
-        raise MalformedRecord(msg)
-    return members
-
-
-def _no_constant(name: str) -> NoReturn:
-    msg = f"the JSON decision holds {name}, which JSON does not have; a known-missing value is null"
-    raise MalformedRecord(msg)
-
-
-_JSON: Final = json.JSONDecoder(object_pairs_hook=_without_twice, parse_constant=_no_constant)
 
 
 def decision_of(fields: Mapping[str, Any], *, timed: bool = True) -> Decision:

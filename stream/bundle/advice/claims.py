@@ -13,10 +13,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from stream.bundle.gate.owner import XgboostOwner
+from stream.bundle.gate.owner import owner_of
 from stream.bundle.pool import Pool, Rows
 from stream.errors import ClaimsDiffer, ConfigurationError
 from stream.events import ThresholdScale
+from stream.forest.libraries import LIBRARIES
 from stream.forest.link import link_of
 from stream.forest.trees import Bools, Floats, Forest, TreesUsed
 from stream.forest.walk import margins_of
@@ -174,10 +175,8 @@ def _exactly(forest: Forest, _model: bytes, rows: Rows, claims: Claims, scale: T
 
 
 def _in_place(forest: Forest, model: bytes, rows: Rows, claims: Claims, scale: ThresholdScale) -> str | None:
-    if forest.library != "xgboost":
-        return None
-    margins, predictions = XgboostOwner(forest, model).in_place(rows)
-    if not _same_bits(claims, margins if scale == "margin" else predictions).all():
+    given = owner_of(forest, model).in_place(rows)
+    if given is None or not _same_bits(claims, given.margins if scale == "margin" else given.predictions).all():
         return None
     return (
         "they are what inplace_predict (which XGBClassifier uses) gives: it rounds a DART model otherwise than "
@@ -197,7 +196,7 @@ def _sentinels(forest: Forest, pool: Pool) -> list[float]:
     """The usual numbers for missing that the pool holds, where XGBoost was told none: telling one makes its cells NaN."""
     return (
         []
-        if forest.library != "xgboost" or forest.missing is not None
+        if not LIBRARIES[forest.library].takes_missing or forest.missing is not None
         else [number for number in USUAL_SENTINELS if (pool.rows == number).any()]
     )
 

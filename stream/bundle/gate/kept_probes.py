@@ -22,7 +22,7 @@ import numpy.typing as npt
 from stream.bundle.gate.owner import Answers, Rows, library_version
 from stream.bundle.gate.probe_rows import Asked, ProbeKind
 from stream.errors import CorruptionError, MachineMismatch
-from stream.forest.link import Link
+from stream.forest.cutoffs import Link
 from stream.forest.trees import Floats, Forest
 from stream.forest.walk import leaf_ids, leaf_slots, margins
 

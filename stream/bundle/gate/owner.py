@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ import xgboost as xgb
 
 from stream.errors import ProbeMismatch
 from stream.forest.lightgbm.library import lightgbm
-from stream.forest.trees import Floats, Forest
+from stream.forest.trees import Floats, Forest, Library
 
 Rows: TypeAlias = npt.NDArray[np.float64]
 Table: TypeAlias = Any  # a pandas DataFrame: the one form of a table of words that both libraries take
@@ -30,10 +30,20 @@ class Answers:
     predictions: Floats
 
 
-class Owner(Protocol):
-    """The library itself on the bytes of the model file, using as many trees as the forest, on one thread."""
+class InPlace(NamedTuple):
+    """What a second way of predicting gives. Shapes: (n,) both."""
 
-    version: str
+    margins: Floats
+    predictions: Floats
+
+
+class Owner(Protocol):
+    """The library itself on the content of the model file, using as many trees as the forest, on one thread."""
+
+    @staticmethod
+    def version() -> str:
+        """The version of the library on this machine."""
+        ...
 
     def ask(self, rows: Rows) -> Answers:
         """What it gives for rows (n, features) float64."""
@@ -52,24 +62,30 @@ class Owner(Protocol):
         """The margin of one tree alone, begun at zero. Shapes: rows (n, features) -> (n,)."""
         ...
 
+    def in_place(self, rows: Rows) -> InPlace | None:
+        """What the library's second way of predicting gives, which may round otherwise; None where it has one way."""
+        ...
+
 
 def owner_of(forest: Forest, model: bytes) -> Owner:
     """The library's own reading of the model file behind `forest`."""
-    return XgboostOwner(forest, model) if forest.library == "xgboost" else LightgbmOwner(forest, model)
+    return OWNERS[forest.library](forest, model)
 
 
 def library_version(forest: Forest) -> str:
     """The version of the forest's library on this machine."""
-    return str(xgb.__version__ if forest.library == "xgboost" else lightgbm().__version__)
+    return OWNERS[forest.library].version()
 
 
 class XgboostOwner:
-    """Booster.predict on a DMatrix. It is told what the file may not hold: feature types and the sentinel."""
+    """Booster.predict on a DMatrix. It is given what the file may not hold: feature types and the sentinel."""
 
-    version = xgb.__version__
+    @staticmethod
+    def version() -> str:
+        """As `Owner` says."""
+        return str(xgb.__version__)
 
     def __init__(self, forest: Forest, model: bytes) -> None:
-        """`model` is the content of the file."""
         self._booster = xgb.Booster({"nthread": 1})
         self._booster.load_model(bytearray(model))
         self._forest = forest
@@ -110,8 +126,8 @@ class XgboostOwner:
             **more,
         )
 
-    def in_place(self, rows: Rows) -> tuple[Floats, Floats]:
-        """Margins and predictions of `inplace_predict`, which XGBClassifier takes and which rounds DART otherwise."""
+    def in_place(self, rows: Rows) -> InPlace:
+        """As `Owner` says, by `inplace_predict`, which XGBClassifier uses and which rounds DART otherwise."""
         margins, predictions = (
             np.asarray(
                 self._booster.inplace_predict(
@@ -124,7 +140,7 @@ class XgboostOwner:
             )
             for what in ("margin", "value")
         )
-        return margins, predictions
+        return InPlace(margins, predictions)
 
     def _answers(self, matrix: xgb.DMatrix, rows: int) -> Answers:
         leaves, margins, predictions = (
@@ -137,9 +153,12 @@ class XgboostOwner:
 class LightgbmOwner:
     """Booster.predict on an array, or on a DataFrame for words."""
 
+    @staticmethod
+    def version() -> str:
+        """As `Owner` says."""
+        return str(lightgbm().__version__)
+
     def __init__(self, forest: Forest, model: bytes) -> None:
-        """`model` is the content of the file."""
-        self.version: str = lightgbm().__version__
         self._booster = lightgbm().Booster(model_str=model.decode())
         self._forest = forest
 
@@ -163,12 +182,18 @@ class LightgbmOwner:
             self._booster.predict(rows, start_iteration=tree, num_iteration=1, raw_score=True, num_threads=1)
         )
 
+    def in_place(self, rows: Rows) -> None:
+        """As `Owner` says."""
+
     def _answers(self, rows: Rows | Table, count: int) -> Answers:
         leaves, margins, predictions = (
             np.asarray(self._booster.predict(rows, num_iteration=self._forest.trees, num_threads=1, **what))
             for what in ({"pred_leaf": True}, {"raw_score": True}, {})
         )
         return Answers(leaves.reshape(count, -1), margins, predictions)
+
+
+OWNERS: Final[dict[Library, type[XgboostOwner | LightgbmOwner]]] = {"xgboost": XgboostOwner, "lightgbm": LightgbmOwner}
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from stream.bundle.gate.probe_leaves import LeafProbes
 from stream.bundle.gate.probe_rows import BATCH_ROWS, Asked, ProbeKind, ProbeRows
 from stream.bundle.gate.probe_tables import Tabled, in_integers, in_words
 from stream.errors import ProbeMismatch
-from stream.forest.link import Link
+from stream.forest.cutoffs import Link
 from stream.forest.trees import INSIDE, Forest, Int32s
 from stream.forest.walk import decisive_nodes, leaf_ids, leaf_slots, margins
 
@@ -112,7 +112,7 @@ def probe(
         leaves_unreachable=leaves.unreachable,
         leaves_left_out=leaves.left_out,
         library=forest.library,
-        library_version=owner.version,
+        library_version=owner.version(),
         kept=keeper.finish(),
     )
 

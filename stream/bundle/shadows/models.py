@@ -17,14 +17,15 @@ from stream.bundle.advice.pool_rank import area_under_curve
 from stream.bundle.build_inputs import BuildInputs, Progress
 from stream.bundle.gate.kept_probes import mismatch
 from stream.bundle.gate.owner import owner_of
-from stream.bundle.manifest import MODEL_FILES, SHADOWS, Manifest, ShadowsEntry
+from stream.bundle.manifest import SHADOWS, Manifest, ShadowsEntry
 from stream.bundle.manifest_fields import SHADOWS_MAX
 from stream.bundle.pool import Rows
-from stream.bundle.read_model import forest_in, read_model
+from stream.bundle.read_model import forest_in, library_of, read_model
 from stream.bundle.shadows.fit import aligned, why_unfit
 from stream.bundle.shadows.train_params import TrainParams, read_train_params
 from stream.bundle.shadows.training import labels_of, train_shadow
-from stream.errors import ConfigurationError, CorruptionError, ModelRefused, ProbeMismatch, shown
+from stream.errors import ConfigurationError, CorruptionError, ProbeMismatch, shown
+from stream.forest.libraries import LIBRARIES
 from stream.forest.link import check_predictions, link_of
 from stream.forest.trees import Forest
 from stream.forest.walk import margins_of
@@ -166,7 +167,7 @@ class _Shadow:
 def _trained(training: Training, inputs: BuildInputs, progress: Progress) -> Iterator[_Shadow]:
     forest, column = inputs.forest, training.target_column
     labels = labels_of(forest, inputs.pool, column)
-    suffix = ".ubj" if forest.library == "xgboost" else ".txt"
+    suffix = LIBRARIES[forest.library].trained_suffix
     told = f"a shadow model trained as --train-params {training.params.path} says"
     remedy = (
         f"name the --target-column that the model was trained to predict; {shown(column)!r} looks like its opposite"
@@ -197,9 +198,7 @@ def _given(paths: Sequence[Path], inputs: BuildInputs, progress: Progress) -> It
 
 
 def _read(said: str, content: bytes, path: Path, inputs: BuildInputs, *, trained: bool, remedy: str) -> _Shadow:
-    if path.suffix.lower() not in MODEL_FILES:
-        message = f"{said} is none of .json, .ubj (XGBoost) and .txt (LightGBM); save it as one of these"
-        raise ModelRefused(message)
+    library_of(path, said)
     try:
         # A choice of trees that the model's file left is made for its shadows as well.
         read = forest_in(content, path, trees=inputs.trees, missing=inputs.forest.missing)

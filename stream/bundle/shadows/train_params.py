@@ -8,12 +8,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from stream.errors import ConfigurationError, shown
+from stream.strict_json import finite_numbers, unique_keys
 
 KEYS: Final = ("params", "rounds")
 ROUNDS_MAX: Final = 100_000
@@ -41,7 +42,7 @@ def read_train_params(path: Path) -> TrainParams:
     if len(content) > TRAIN_BYTES_MAX:
         _refuse(path, f"has more than {TRAIN_BYTES_MAX} bytes; give {EXAMPLE}")
     try:
-        said = json.loads(content, object_pairs_hook=_object, parse_constant=_no_number)
+        said = json.loads(content, object_pairs_hook=unique_keys, parse_constant=finite_numbers)
     except (ValueError, RecursionError) as error:
         _refuse(path, f"is not JSON ({shown(str(error))}); give {EXAMPLE}")
     if not isinstance(said, dict) or set(said) != set(KEYS):
@@ -55,21 +56,6 @@ def read_train_params(path: Path) -> TrainParams:
         )
     given = {name: value for name, value in params.items() if value is not None}
     return TrainParams(path=path, content=content, params=given, rounds=rounds)
-
-
-def _object(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    held: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in held:
-            message = f"{shown(name)!r} occurs twice in one object"
-            raise ValueError(message)
-        held[name] = value
-    return held
-
-
-def _no_number(name: str) -> NoReturn:
-    message = f"{name} is no number of JSON"
-    raise ValueError(message)
 
 
 def _refuse(path: Path, what: str) -> NoReturn:

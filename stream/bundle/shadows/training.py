@@ -7,7 +7,7 @@ with an outcome, drawn with replacement (Efron 1979). One thread and fixed seeds
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -21,7 +21,7 @@ from stream.bundle.shadows.train_params import TrainParams
 from stream.errors import ConfigurationError, shown
 from stream.forest.lightgbm.library import lightgbm, warnings_heard
 from stream.forest.link import link_of
-from stream.forest.trees import Forest
+from stream.forest.trees import Forest, Library
 from stream.forest.xgboost.model_file import what_xgboost_says
 
 BOOTSTRAP_SEED: Final = (
@@ -87,8 +87,7 @@ def train_shadow(forest: Forest, rows: Rows, labels: Labels, given: TrainParams,
     """
     known = np.flatnonzero(~np.isnan(labels))
     drawn = known[np.random.default_rng((BOOTSTRAP_SEED, number)).integers(0, len(known), len(known))]
-    train = _train_xgboost if forest.library == "xgboost" else _train_lightgbm
-    return train(forest, rows[drawn], labels[drawn], given, number)
+    return _TRAINERS[forest.library](forest, rows[drawn], labels[drawn], given, number)
 
 
 def _train_xgboost(forest: Forest, rows: Rows, labels: Labels, given: TrainParams, seed: int) -> bytes:
@@ -146,6 +145,12 @@ def _train_lightgbm(forest: Forest, rows: Rows, labels: Labels, given: TrainPara
         if "Unknown parameter" in said:
             _refuse_training(given, forest, said.strip().removeprefix("[LightGBM] [Warning] "))
     return str(booster.model_to_string(num_iteration=-1)).encode()
+
+
+_TRAINERS: Final[dict[Library, Callable[[Forest, Rows, Labels, TrainParams, int], bytes]]] = {
+    "xgboost": _train_xgboost,
+    "lightgbm": _train_lightgbm,
+}
 
 
 def _without(params: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from collections.abc import Iterable
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
@@ -20,6 +19,7 @@ from stream.errors import ModelRefused, shown
 from stream.forest.trees import INSIDE
 from stream.forest.xgboost.categories import check_listed, check_words
 from stream.forest.xgboost.ubjson import read_ubjson
+from stream.strict_json import unique_keys
 
 Json: TypeAlias = dict[str, Any]
 
@@ -50,22 +50,12 @@ def parsed(raw: bytes, *, ubj: bool) -> Json:
     if ubj:  # which XGBoost 3.2.0 writes wrongly where categories are unsigned numbers
         form, remedy = "UBJSON", "give the file whole, or save it with save_model('model.json')"
     try:
-        model = read_ubjson(raw) if ubj else json.loads(raw, object_pairs_hook=_object)
+        model = read_ubjson(raw) if ubj else json.loads(raw, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:
         refuse(f"the file is not {form} ({shown(str(error))})", remedy)
     if not isinstance(model, dict) or not isinstance(model.get("learner"), dict):
         refuse(f"the file is {form} without a learner", remedy)
     return model
-
-
-def _object(pairs: Iterable[tuple[str, Any]]) -> Json:
-    held: Json = {}
-    for name, value in pairs:
-        if name in held:  # readers differ in which of them counts
-            message = f"{shown(name)!r} occurs twice in one object"
-            raise ValueError(message)
-        held[name] = value
-    return held
 
 
 def trees_of(learner: Json) -> Json:

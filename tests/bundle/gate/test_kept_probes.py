@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream.bundle.build import Built
+from stream.bundle.build import BuiltBundle
 from stream.bundle.gate.kept_probes import ARRAYS, PROBES, PROBES_KEPT_MAX, Keeper, shares
 from stream.bundle.gate.owner import Answers
 from stream.bundle.gate.probe_rows import Asked, ProbeKind
@@ -90,12 +90,12 @@ def test_a_model_file_that_reads_otherwise_here_refuses_the_bundle(tmp_path: Pat
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+def built(tmp_path_factory: pytest.TempPathFactory) -> BuiltBundle:
     return inputs(tmp_path_factory.mktemp("kept")).build()
 
 
 @pytest.mark.parametrize("name", ARRAYS)
-def test_probes_that_do_not_fit_the_model_are_corrupt(built: Built, name: str) -> None:
+def test_probes_that_do_not_fit_the_model_are_corrupt(built: BuiltBundle, name: str) -> None:
     """Given an array of the probes that is of another shape or type, when opened, then it is refused as damage."""
     whole = array(built.folder, name)
     for wrong in (whole[:-1], whole.astype(np.complex128), whole[:0]):
@@ -106,7 +106,7 @@ def test_probes_that_do_not_fit_the_model_are_corrupt(built: Built, name: str) -
     open_bundle(built.folder)
 
 
-def test_absent_probes_are_corrupt(built: Built) -> None:
+def test_absent_probes_are_corrupt(built: BuiltBundle) -> None:
     """Given a manifest that names no margins of the probes, when opened, then it says which array is not there."""
     whole = (built.folder / MANIFEST).read_bytes()
     manifest = json.loads(whole)
