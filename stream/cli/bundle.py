@@ -12,7 +12,7 @@ from stream.bundle.build import DECISION_BYTES_MAX, MODEL_ID, RECORD_BYTES_MAX, 
 from stream.bundle.manifest import read_manifest
 from stream.bundle.manifest_fields import SHADOWS_MAX
 from stream.bundle.open import open_bundle
-from stream.cli.bundle_report import built_for_machines, built_for_people, facts, probes_told
+from stream.cli.bundle_report import built_for_machines, built_for_people, facts, probes_line
 from stream.errors import ConfigurationError
 from stream.recourse.search.shadows import SEARCHED_SHARE
 
@@ -185,7 +185,7 @@ def show(*, folder: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"bundle_sha256": digest, "manifest": manifest}, sort_keys=True))
         return
-    for line in (*facts(manifest, digest), probes_told(manifest)):
+    for line in (*facts(manifest, digest), probes_line(manifest)):
         click.echo(line)
 
 

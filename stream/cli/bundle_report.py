@@ -200,7 +200,7 @@ def _shadows(manifest: Manifest) -> list[str]:
     ]
 
 
-def probes_told(manifest: Manifest) -> str:
+def probes_line(manifest: Manifest) -> str:
     """The line of `show` about the probes."""
     probes = manifest["probes"]
     told = f"{_plural(probes['rows'], 'row')} computed here, every bit as {manifest['library']} {probes['library_version']} gave it"

@@ -68,15 +68,15 @@ def read_rows(path: Path, flat: FlatRows) -> Iterator[Row]:
     or a column's name is a misspelt `policy_overrides`. (In JSONL and Avro, where each row has its own, the row is at fault.)
     """
     if not path.is_file():
-        msg = f"there is no file {path}"
-        raise ConfigurationError(msg)
+        message = f"there is no file {path}"
+        raise ConfigurationError(message)
     in_cells = path.name.lower().endswith(_TABLES)
     try:
         for number, fields in enumerate(_records(path, flat)):
             yield fields if isinstance(fields, Row) else _row(number, fields, flat, in_cells=in_cells)
     except (OSError, ValueError, pa.ArrowException) as error:
-        msg = f"cannot read {path}: {without_cells(error)}"
-        raise ConfigurationError(msg) from None  # the cause repeats the content
+        message = f"cannot read {path}: {without_cells(error)}"
+        raise ConfigurationError(message) from None  # the cause repeats the content
 
 
 def _records(path: Path, flat: FlatRows) -> Iterator[Mapping[str, Any] | Row]:
@@ -89,8 +89,8 @@ def _records(path: Path, flat: FlatRows) -> Iterator[Mapping[str, Any] | Row]:
         return _table(pyarrow.parquet.ParquetFile(path, page_checksum_verification=True), path, flat)
     if name.endswith((".csv", ".csv.gz")):
         return _csv(path, flat)
-    msg = f"{path}: the name must end in .csv, .csv.gz, .parquet, .jsonl or .avro"
-    raise ConfigurationError(msg)
+    message = f"{path}: the name must end in .csv, .csv.gz, .parquet, .jsonl or .avro"
+    raise ConfigurationError(message)
 
 
 def _json_lines(path: Path) -> Iterator[Mapping[str, Any] | Row]:
@@ -111,8 +111,8 @@ def _json_line(line: bytes, lines: BinaryIO) -> Mapping[str, Any]:
         return json_object(line)
     while line and not line.endswith(b"\n"):  # pass over the rest of it, or it would count as rows of its own
         line = lines.readline(LINE_BYTES_MAX)
-    msg = f"the line has more than {LINE_BYTES_MAX} bytes"
-    raise MalformedRecord(msg)
+    message = f"the line has more than {LINE_BYTES_MAX} bytes"
+    raise MalformedRecord(message)
 
 
 def _avro(path: Path) -> Iterator[Mapping[str, Any]]:
@@ -120,12 +120,12 @@ def _avro(path: Path) -> Iterator[Mapping[str, Any]]:
         try:
             for record in fastavro.reader(file):
                 if not isinstance(record, dict):
-                    msg = "its records are not Avro records"
-                    raise ValueError(msg)  # noqa: TRY004  (said as "cannot read" below, with the path)
+                    message = "its records are not Avro records"
+                    raise ValueError(message)  # noqa: TRY004  (said as "cannot read" below, with the path)
                 yield record
         except _AVRO_FILE_FAULTS as error:
-            msg = f"cannot read {path}: it is no whole Avro object container file ({type(error).__name__})"
-            raise ConfigurationError(msg) from None
+            message = f"cannot read {path}: it is no whole Avro object container file ({type(error).__name__})"
+            raise ConfigurationError(message) from None
 
 
 def _csv(path: Path, flat: FlatRows) -> Iterator[Mapping[str, Any] | Row]:
@@ -212,15 +212,15 @@ def _rows_of(batch: pa.RecordBatch) -> Iterator[Mapping[str, Any]]:
 
 def _check_columns(names: list[str], path: Path, flat: FlatRows) -> None:
     if twice := {name for name in names if names.count(name) > 1}:
-        msg = f"{path} has two columns of the name {min(twice)}"
-        raise ConfigurationError(msg)
+        message = f"{path} has two columns of the name {min(twice)}"
+        raise ConfigurationError(message)
     flat_rows = "features" not in names or "features" in flat.features
     if flat_rows and (absent := [f for f in flat.features if f not in names]):
-        msg = f"{path} has no column for these features of the model: {', '.join(absent[:5])}"
-        raise ConfigurationError(msg)
+        message = f"{path} has no column for these features of the model: {', '.join(absent[:5])}"
+        raise ConfigurationError(message)
     if flat_rows and (said := misspelt(unused(names, _foreign(flat)))):
-        msg = f"{path}: {said}"
-        raise ConfigurationError(msg)
+        message = f"{path}: {said}"
+        raise ConfigurationError(message)
 
 
 def _row(number: int, fields: Mapping[str, Any], flat: FlatRows, *, in_cells: bool) -> Row:

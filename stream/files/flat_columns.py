@@ -49,8 +49,8 @@ def overrides_of(cell: str) -> Mapping[str, Any] | None:
     try:
         return json_object(cell.encode())
     except MalformedRecord:
-        msg = f'column {OVERRIDES} is no JSON object such as {{"income": "immutable"}}, or has a key twice'
-        raise MalformedRecord(msg) from None  # the cause speaks of a whole decision
+        message = f'column {OVERRIDES} is no JSON object such as {{"income": "immutable"}}, or has a key twice'
+        raise MalformedRecord(message) from None  # the cause speaks of a whole decision
 
 
 def _is_close(name: str) -> bool:

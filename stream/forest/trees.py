@@ -188,7 +188,7 @@ class Kind:
     missing: float | None = None
 
 
-def plant(saved: Sequence[Sequence[SavedNode]], kind: Kind) -> Forest:
+def build_forest(saved: Sequence[Sequence[SavedNode]], kind: Kind) -> Forest:
     """Lay out trees, each a list of nodes with its root first, as one Forest. Nodes that no path reaches are dropped.
 
     Raises: ModelRefused where the links of a tree form none, where it splits on a feature that does not exist or on

@@ -136,8 +136,8 @@ class _Compiler:
                 step = self._way.branch(f"{self._namespace}.{node['name']}", step)
             for python_type in self._way.python_types[kind]:
                 if steps.setdefault(python_type, step) is not step:
-                    msg = f"{where}: two branches of the union have the JSON type {python_type.__name__}"
-                    raise TypeError(msg)
+                    message = f"{where}: two branches of the union have the JSON type {python_type.__name__}"
+                    raise TypeError(message)
 
         def convert(value: object) -> Any:  # noqa: ANN401  (as the branch has it)
             try:
@@ -154,13 +154,13 @@ def _same(value: Any) -> Any:  # noqa: ANN401  (whatever is given)
 
 
 def _unfit(where: str, what: str) -> NoReturn:
-    msg = f"a record of ours does not fit its schema: {where} {what}"
-    raise CorruptionError(msg)
+    message = f"a record of ours does not fit its schema: {where} {what}"
+    raise CorruptionError(message)
 
 
 def _malformed(where: str, what: str) -> NoReturn:
-    msg = f"{where} {what}"
-    raise MalformedRecord(msg)
+    message = f"{where} {what}"
+    raise MalformedRecord(message)
 
 
 def _write_record(schema: Mapping[str, Any], steps: dict[str, Step], where: str) -> Step:

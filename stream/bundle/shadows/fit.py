@@ -12,7 +12,7 @@ from stream.forest.trees import CATEGORY, INSIDE, Forest
 from stream.recourse.rules.features import FeatureRules
 
 
-def why_unfit(shadow: Forest, forest: Forest, rules: FeatureRules, *, trained: bool) -> str | None:
+def incompatibility(shadow: Forest, forest: Forest, rules: FeatureRules, *, trained: bool) -> str | None:
     """Say why a shadow does not take the rows of `forest`, or why its cutoff means nothing for it; None where it fits.
 
     `trained`: whether the build trained it, and so on the codes of `forest`. The order of the features does not matter.

@@ -21,7 +21,7 @@ from stream.bundle.manifest import SHADOWS, Manifest, ShadowsEntry
 from stream.bundle.manifest_fields import SHADOWS_MAX
 from stream.bundle.pool import Rows
 from stream.bundle.read_model import forest_in, library_of, read_model
-from stream.bundle.shadows.fit import aligned, why_unfit
+from stream.bundle.shadows.fit import aligned, incompatibility
 from stream.bundle.shadows.train_params import TrainParams, read_train_params
 from stream.bundle.shadows.training import labels_of, train_shadow
 from stream.errors import ConfigurationError, CorruptionError, ProbeMismatch, shown
@@ -134,7 +134,7 @@ def stored_shadows(folder: Path, manifest: Manifest, forest: Forest, rules: Feat
     forests = []
     for path, digest in zip(paths, entry["forests_sha256"], strict=True):
         read, _ = read_model(folder / path, trees=manifest["trees"], missing=manifest["missing"])
-        why = why_unfit(read, forest, rules, trained=entry["trained"])
+        why = incompatibility(read, forest, rules, trained=entry["trained"])
         if why is not None:
             message = f"{folder / path} is no shadow of the bundle's model: {why}; build or fetch the bundle again"
             raise CorruptionError(message)
@@ -206,7 +206,7 @@ def _read(said: str, content: bytes, path: Path, inputs: BuildInputs, *, trained
     except ConfigurationError as error:
         message = f"{said}: {error}"
         raise type(error)(message) from error
-    why = why_unfit(read, inputs.forest, inputs.rules, trained=trained)
+    why = incompatibility(read, inputs.forest, inputs.rules, trained=trained)
     if why is not None:
         _refuse(f"{said} is no shadow of the model: {why}")
     suffix, forest = path.suffix.lower(), aligned(read, inputs.forest)
@@ -218,7 +218,7 @@ def _compare(shadow: _Shadow, inputs: BuildInputs) -> None:
     places = np.unique(np.linspace(0, len(inputs.pool.rows) - 1, COMPARED_ROWS_MAX).astype(np.int64))
     rows: Rows = inputs.pool.rows[places]
     order = [inputs.forest.features.index(name) for name in shadow.as_saved.features]
-    theirs = owner_of(shadow.as_saved, shadow.content).ask(np.ascontiguousarray(rows[:, order])).margins
+    theirs = owner_of(shadow.as_saved, shadow.content).predict(np.ascontiguousarray(rows[:, order])).margins
     ours = margins_of(shadow.forest, rows)
     if ours.dtype == theirs.dtype and ours.tobytes() == theirs.tobytes():
         return

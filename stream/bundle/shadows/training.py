@@ -19,10 +19,10 @@ import xgboost as xgb
 from stream.bundle.pool import NO_VALUE, Pool, Rows
 from stream.bundle.shadows.train_params import TrainParams
 from stream.errors import ConfigurationError, shown
-from stream.forest.lightgbm.library import lightgbm, warnings_heard
+from stream.forest.lightgbm.library import captured_warnings, lightgbm
 from stream.forest.link import link_of
 from stream.forest.trees import Forest, Library
-from stream.forest.xgboost.model_file import what_xgboost_says
+from stream.forest.xgboost.model_file import xgboost_error_text
 
 BOOTSTRAP_SEED: Final = (
     20_061  # of the rows that are drawn; shadow i draws by (BOOTSTRAP_SEED, i) and trains with seed i
@@ -108,7 +108,7 @@ def _train_xgboost(forest: Forest, rows: Rows, labels: Labels, given: TrainParam
             )
             booster = xgb.train(params, matrix, given.rounds)
     except (xgb.core.XGBoostError, TypeError, ValueError) as error:
-        _refuse_training(given, forest, what_xgboost_says(error))
+        _refuse_training(given, forest, xgboost_error_text(error))
     for warning in heard:
         if "are not used" in (said := str(warning.message)):
             _refuse_training(given, forest, said[said.find("Parameters:") :].strip())
@@ -129,7 +129,7 @@ def _train_lightgbm(forest: Forest, rows: Rows, labels: Labels, given: TrainPara
     params = _without(given.params, LIGHTGBM_OURS) | ours
     library = lightgbm()
     try:
-        with warnings.catch_warnings(), warnings_heard() as heard:
+        with warnings.catch_warnings(), captured_warnings() as heard:
             warnings.simplefilter("ignore")
             data = library.Dataset(
                 rows,

@@ -30,11 +30,11 @@ def lightgbm() -> Any:  # noqa: ANN401  (the module itself, which has no type in
     try:
         library = import_module("lightgbm")
     except OSError as error:
-        msg = (
+        message = (
             f"LightGBM cannot be loaded ({error}); its wheel needs the system's OpenMP library: "
             "`apt-get install libgomp1` on Debian and Ubuntu, `brew install libomp` on macOS"
         )
-        raise ConfigurationError(msg) from error
+        raise ConfigurationError(message) from error
     library.register_logger(_Silence())
     return library
 
@@ -55,7 +55,7 @@ class _Ear:
 
 
 @contextmanager
-def warnings_heard() -> Iterator[list[str]]:
+def captured_warnings() -> Iterator[list[str]]:
     """Give a list that fills with what LightGBM says meanwhile, in the whole process; then it is silent again."""
     ear = _Ear()
     lightgbm().register_logger(ear)

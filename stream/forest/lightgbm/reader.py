@@ -22,7 +22,7 @@ from stream.forest.lightgbm.model_text import (
     read_text,
     refuse,
 )
-from stream.forest.trees import ZERO_REACH, Forest, Kind, SavedNode, TreesUsed, plant
+from stream.forest.trees import ZERO_REACH, Forest, Kind, SavedNode, TreesUsed, build_forest
 
 Remedies: TypeAlias = dict[str, str]
 
@@ -68,7 +68,7 @@ def read_lightgbm(text: str, *, trees: TreesUsed | None) -> Forest:
         base_margin=0.0,  # the average is part of the first tree
         averages="average_output" in model.header,
     )
-    forest = plant([_nodes(tree, number) for number, tree in enumerate(model.trees)], kind)
+    forest = build_forest([_nodes(tree, number) for number, tree in enumerate(model.trees)], kind)
     _check_with_owner(text)
     return forest
 

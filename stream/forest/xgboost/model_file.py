@@ -132,11 +132,13 @@ def loaded(raw: bytes) -> Json:
             booster.load_model(bytearray(raw))
         model: Json = json.loads(booster.save_raw("json"))
     except (xgb.core.XGBoostError, ValueError) as error:
-        refuse(f"XGBoost {xgb.__version__} cannot load it ({what_xgboost_says(error)})", "check that the file is whole")
+        refuse(
+            f"XGBoost {xgb.__version__} cannot load it ({xgboost_error_text(error)})", "check that the file is whole"
+        )
     return model
 
 
-def what_xgboost_says(error: Exception) -> str:
+def xgboost_error_text(error: Exception) -> str:
     """The first line of an error of XGBoost's, without the clock and the build machine's folders."""
     first_line = str(error).strip().partition("\n")[0]
     return shown(re.sub(r"^\[[0-9:]+\] |/\S*/(src|include/xgboost)/", "", first_line), 200)

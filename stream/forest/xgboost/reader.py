@@ -14,7 +14,7 @@ import numpy as np
 import xgboost as xgb
 
 from stream.errors import shown
-from stream.forest.trees import INSIDE, Forest, Kind, SavedNode, TreesUsed, Word, plant
+from stream.forest.trees import INSIDE, Forest, Kind, SavedNode, TreesUsed, Word, build_forest
 from stream.forest.xgboost.categories import are_categories, listed_categories, words_in_file
 from stream.forest.xgboost.link import LINK_OF_OBJECTIVE
 from stream.forest.xgboost.model_file import (
@@ -24,8 +24,8 @@ from stream.forest.xgboost.model_file import (
     refuse,
     refuse_damaged,
     trees_of,
-    what_xgboost_says,
     writer_version,
+    xgboost_error_text,
 )
 
 Json: TypeAlias = dict[str, Any]
@@ -86,7 +86,7 @@ def read_xgboost(raw: bytes, *, ubj: bool, trees: TreesUsed | None, missing: flo
         base_margin=_base_margin(model),
         missing=sentinel,
     )
-    return plant([_nodes(tree, i, weights[i]) for i, tree in enumerate(saved)], kind)
+    return build_forest([_nodes(tree, i, weights[i]) for i, tree in enumerate(saved)], kind)
 
 
 def _sentinel(missing: float | None) -> float | None:
@@ -197,7 +197,7 @@ def _base_margin(model: Json) -> float:
         booster.load_model(bytearray(json.dumps({**model, "learner": bare_learner}).encode()))
         margin = float(booster.predict(row, output_margin=True, validate_features=False)[0])
     except xgb.core.XGBoostError as error:
-        refuse(f"base_score {score} has no margin ({what_xgboost_says(error)})", remedy)
+        refuse(f"base_score {score} has no margin ({xgboost_error_text(error)})", remedy)
     if not math.isfinite(margin):
         refuse(f"base_score {score} has no finite margin", remedy)
     return margin

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from stream.bundle.build import BuiltBundle
-from stream.bundle.gate.kept_probes import ARRAYS, PROBES, PROBES_KEPT_MAX, Keeper, shares
-from stream.bundle.gate.owner import Answers
-from stream.bundle.gate.probe_rows import Asked, ProbeKind
+from stream.bundle.gate.kept_probes import ARRAYS, PROBES, PROBES_KEPT_MAX, ProbeSampler, shares
+from stream.bundle.gate.owner import OwnerPredictions
+from stream.bundle.gate.probe_rows import ProbeBatch, ProbeKind
 from stream.bundle.manifest import MANIFEST, digest_of_file, encode_manifest
 from stream.bundle.open import open_bundle
 from stream.errors import CorruptionError, MachineMismatch
@@ -136,11 +136,11 @@ def test_each_kind_has_its_share(counts: dict[ProbeKind, int]) -> None:
 
 def test_what_is_kept_is_spread_over_all_batches() -> None:
     """Given ten batches of a kind and room for twenty rows, then two of each batch are kept, in order."""
-    keeper = Keeper({"pool": 1_000}, 20)
+    sampler = ProbeSampler({"pool": 1_000}, 20)
     for start in range(0, 1_000, 100):
         numbers = np.arange(start, start + 100, dtype=np.float64)
-        asked = Asked("pool", start, numbers[:, None], np.arange(100), lambda _row: ())
-        keeper.offer(asked, Answers(numbers[:, None].astype(np.int32), numbers, -numbers))
-    kept = keeper.finish()
+        asked = ProbeBatch("pool", start, numbers[:, None], np.arange(100), lambda _row: ())
+        sampler.add(asked, OwnerPredictions(numbers[:, None].astype(np.int32), numbers, -numbers))
+    kept = sampler.finish()
     assert len(kept) == 20
     assert kept.rows[:, 0].tolist() == kept.margins.tolist() == (-kept.predictions).tolist() == [*range(0, 1_000, 50)]
