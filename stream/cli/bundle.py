@@ -59,16 +59,16 @@ class ManyPaths(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Say the option before each of its words, as click wants it."""
-        told: list[str] = []
+        words: list[str] = []
         of_many = has_word = False
         for word in args:
             if word.startswith("-"):
                 of_many, has_word = word.partition("=")[0] == self.MANY, "=" in word
             elif of_many:
-                told += [self.MANY] if has_word else []
+                words += [self.MANY] if has_word else []
                 has_word = True
-            told.append(word)
-        return super().parse_args(ctx, told)
+            words.append(word)
+        return super().parse_args(ctx, words)
 
 
 @bundle.command(cls=ManyPaths, epilog=BUILD_EXAMPLE, short_help="Build a bundle from a model and its training pool.")

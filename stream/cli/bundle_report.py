@@ -1,4 +1,4 @@
-"""What `coach bundle` says of a bundle: lines for people, one object for machines."""
+"""The report of `coach bundle`: lines for people, one JSON object for machines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stream.forest.trees import TreesUsed
 
 MEGABYTE: Final = 1e6
 PROBABILITY_LINKS: Final = frozenset({"logistic", "hinge"})  # all others predict something else
-WHAT_WAS_ASKED: Final[dict[ProbeKind, str]] = {
+PROBE_WORDS: Final[dict[ProbeKind, str]] = {
     "pool": "of the pool",
     "threshold": "around thresholds",
     "category": "on categories",
@@ -27,7 +27,7 @@ WHAT_WAS_ASKED: Final[dict[ProbeKind, str]] = {
 
 
 def built_for_machines(built: BuiltBundle) -> dict[str, Any]:
-    """One JSON object."""
+    """The JSON object of a finished build."""
     report = built.probe
     return {
         "bundle": str(built.folder),
@@ -76,9 +76,9 @@ def built_for_machines(built: BuiltBundle) -> dict[str, Any]:
 
 
 def built_for_people(built: BuiltBundle) -> list[str]:
-    """Its lines."""
+    """The lines of a finished build."""
     report = built.probe
-    compared = ", ".join(f"{count:,} {WHAT_WAS_ASKED[kind]}" for kind, count in report.counts.items() if count)
+    compared = ", ".join(f"{count:,} {PROBE_WORDS[kind]}" for kind, count in report.counts.items() if count)
     others = {"in words": report.word_rows, "in integers": report.integer_rows, "at leaves": report.leaf_rows}
     compared += "".join(f", {rows:,} {what}" for what, rows in others.items() if rows)
     lines = [
@@ -86,7 +86,7 @@ def built_for_people(built: BuiltBundle) -> list[str]:
         *facts(built.manifest, built.bundle_sha256),
         _fact("compared", f"{report.rows:,} rows with {report.library} {report.library_version}, every bit equal:"),
         _fact("", compared),
-        *_not_asked(report),
+        *_not_compared(report),
     ]
     if built.advice.claims is not None:
         lines += _claims(built.advice.claims, built.manifest["trees"] if built.advice.trees_by_claims else None)
@@ -97,8 +97,8 @@ def built_for_people(built: BuiltBundle) -> list[str]:
     if built.advice.ignored_columns:
         lines.append(_fact("not used", f"the pool's columns {', '.join(built.advice.ignored_columns)}"))
     if built.advice.unproven_words:
-        told = "taken from features.toml, not in the model file; --claim-column proves their order"
-        lines.append(_fact("words", f"of {', '.join(built.advice.unproven_words)}: {told}"))
+        text = "taken from features.toml, not in the model file; --claim-column proves their order"
+        lines.append(_fact("words", f"of {', '.join(built.advice.unproven_words)}: {text}"))
     if built.advice.unlabelled:
         lines.append(
             _fact("no label", f"{', '.join(built.advice.unlabelled)}: letters will call them so; give each a label")
@@ -106,22 +106,22 @@ def built_for_people(built: BuiltBundle) -> list[str]:
     return lines
 
 
-def _not_asked(report: ProbeReport) -> list[str]:
-    """What the gate's bounds cut, and what no row comes to."""
-    told = {
+def _not_compared(report: ProbeReport) -> list[str]:
+    """What the gate's bounds left out, and what no row reaches."""
+    text = {
         "splits beyond the gate's bound": report.splits_left_out,
         "codes at splits beyond the gate's bound": report.codes_left_out,
         "leaves beyond the gate's bound": report.leaves_left_out,
         "splits that no row comes to": report.splits_unreachable,
         "leaves that no row comes to": report.leaves_unreachable,
     }
-    said = ", ".join(f"{count:,} {what}" for what, count in told.items() if count)
-    return [_fact("not compared", said)] if said else []
+    listed = ", ".join(f"{count:,} {what}" for what, count in text.items() if count)
+    return [_fact("not compared", listed)] if listed else []
 
 
 def _claims(claims: ClaimReport, trees: TreesUsed | None) -> list[str]:
-    told = f"{claims.rows:,} of column {claims.column} ({claims.scale}), every bit equal"
-    lines = [_fact("claims", told)]
+    text = f"{claims.rows:,} of column {claims.column} ({claims.scale}), every bit equal"
+    lines = [_fact("claims", text)]
     if trees is not None:
         lines.append(_fact("", f"they tell which trees are meant: --trees {trees}"))
     return lines
@@ -134,8 +134,8 @@ def _undeclared(undeclared: Undeclared, rows: int) -> list[str]:
             f"{one.number:g} looks like a number for missing in the pool's column{'s' if len(one.columns) > 1 else ''}"
         )
         remedy = f"say --missing {one.number:g}, or list it as no_record in features.toml, or prove with --claim-column that it is none"
-        told = f"XGBoost's file does not say what the decider passes as missing=: {remedy}"
-        lines += [_fact("missing?", f"{looks} {', '.join(one.columns)};"), _fact("", told)]
+        text = f"XGBoost's file does not say what the decider passes as missing=: {remedy}"
+        lines += [_fact("missing?", f"{looks} {', '.join(one.columns)};"), _fact("", text)]
     if undeclared.in_place_differs:
         differs = f"scores of XGBClassifier (inplace_predict) are rounded otherwise in {undeclared.in_place_differs:,} of {_plural(rows, 'row')}"
         lines.append(_fact("DART", f"{differs}: compare your decider's with --claim-column"))
@@ -203,8 +203,8 @@ def _shadows(manifest: Manifest) -> list[str]:
 def probes_line(manifest: Manifest) -> str:
     """The line of `show` about the probes."""
     probes = manifest["probes"]
-    told = f"{_plural(probes['rows'], 'row')} computed here, every bit as {manifest['library']} {probes['library_version']} gave it"
-    return _fact("probes", told)
+    text = f"{_plural(probes['rows'], 'row')} computed here, every bit as {manifest['library']} {probes['library_version']} gave it"
+    return _fact("probes", text)
 
 
 def _plural(count: int, noun: str) -> str:

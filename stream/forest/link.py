@@ -20,7 +20,7 @@ ROUNDING: Final = 1e-3  # of the sum of all magnitudes: beyond what adding thous
 
 
 def link_of(forest: Forest) -> Link:
-    """The link of the forest's objective; links are shared between forests of the same one."""
+    """The link of the forest's objective, shared by all forests of the same one."""
     return LIBRARIES[forest.library].link(forest)
 
 

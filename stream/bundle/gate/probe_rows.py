@@ -100,8 +100,8 @@ class ProbeRows:
         rows, pool_rows, feature = self.nodes.rows(start, start + BATCH_ROWS)
 
         def placed(of_row: int) -> tuple[int, ...]:
-            row, start = rows[of_row], self._pool[pool_rows[of_row]]
-            changed = (row != start) & ~(np.isnan(row) & np.isnan(start))
+            row, before = rows[of_row], self._pool[pool_rows[of_row]]
+            changed = (row != before) & ~(np.isnan(row) & np.isnan(before))
             return tuple(sorted({int(feature[of_row]), *np.flatnonzero(changed).tolist()}))
 
         return ProbeBatch("node", start, rows, pool_rows, placed)

@@ -1,4 +1,4 @@
-"""train.json: how the lender trained the model, so that shadow models can be trained alike. No model file holds all of it.
+"""train.json: how the lender trained the model, for training shadows alike; no model file holds all of it.
 
     {"params": {"objective": "binary:logistic", "max_depth": 4, "eta": 0.1}, "rounds": 300}
 
@@ -24,7 +24,7 @@ EXAMPLE: Final = '{"params": {"objective": "binary:logistic", "max_depth": 4, "e
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainParams:
-    """What train.json says, and its bytes. `params` has no null: it is what the library takes by default."""
+    """train.json, parsed, and its bytes. Nulls in `params` are dropped: they mean the library's default."""
 
     path: Path
     content: bytes
@@ -42,12 +42,12 @@ def read_train_params(path: Path) -> TrainParams:
     if len(content) > TRAIN_BYTES_MAX:
         _refuse(path, f"has more than {TRAIN_BYTES_MAX} bytes; give {EXAMPLE}")
     try:
-        said = json.loads(content, object_pairs_hook=unique_keys, parse_constant=finite_numbers)
+        parsed = json.loads(content, object_pairs_hook=unique_keys, parse_constant=finite_numbers)
     except (ValueError, RecursionError) as error:
         _refuse(path, f"is not JSON ({shown(str(error))}); give {EXAMPLE}")
-    if not isinstance(said, dict) or set(said) != set(KEYS):
+    if not isinstance(parsed, dict) or set(parsed) != set(KEYS):
         _refuse(path, f"must be an object of params and rounds and nothing else, as {EXAMPLE}")
-    params, rounds = said["params"], said["rounds"]
+    params, rounds = parsed["params"], parsed["rounds"]
     if not isinstance(params, dict):
         _refuse(path, f"`params` must be an object: what the library's train() was given by this name, as in {EXAMPLE}")
     if type(rounds) is not int or not 1 <= rounds <= ROUNDS_MAX:

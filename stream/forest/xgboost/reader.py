@@ -1,7 +1,7 @@
 """An XGBoost model file -> Forest, or a refusal that says why.
 
-Exact is what `Booster.predict` gives for a DMatrix. Of DART, `inplace_predict`, and with it XGBClassifier, adds in
-another order and differs from it in the last bits.
+The reference is `Booster.predict` of a DMatrix. For DART, `inplace_predict`, and so XGBClassifier, adds in another order and
+differs in the last bits.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _ZERO_TREE: Json = {
 
 
 def read_xgboost(raw: bytes, *, ubj: bool, trees: TreesUsed | None, missing: float | None) -> Forest:
-    """Read a model file of XGBoost's (`ubj`: UBJSON, else JSON), keeping the trees up to the best iteration or all.
+    """Read an XGBoost model file (`ubj`: UBJSON, else JSON), with the trees up to the best iteration or all.
 
-    `missing` is the number that the decider tells XGBoost to take for missing, besides NaN, which always is; None or
-    NaN where it tells none. The file does not hold it.
+    `missing`: the number that the decider passes to XGBoost as missing, besides NaN, which always is; None or NaN where
+    it passes none. The file does not hold it.
     Raises: ModelRefused where the margin or the path of some row could not be reproduced bit for bit.
     """
     sentinel = _sentinel(missing)
@@ -102,7 +102,7 @@ def _sentinel(missing: float | None) -> float | None:
 
 
 def _check_kind(learner: Json) -> None:
-    """Refuse what has no trees, or more than one number to predict."""
+    """Refuse boosters without trees and models with several outputs."""
     booster, objective = learner["gradient_booster"]["name"], str(learner["objective"]["name"])
     parameters = learner["learner_model_param"]
     classes, targets = int(parameters.get("num_class", 0)), int(parameters.get("num_target", 1))
@@ -123,7 +123,7 @@ def _check_kind(learner: Json) -> None:
 
 
 def _check_start_and_link(learner: Json) -> None:
-    """Refuse an objective without a link that we know, and a start that is not one number."""
+    """Refuse an objective with an unknown link, and a base score that is not one finite number."""
     objective, base_score = str(learner["objective"]["name"]), learner["learner_model_param"]["base_score"]
     if objective.startswith("rank:"):
         refuse(

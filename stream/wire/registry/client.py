@@ -20,7 +20,7 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 from stream.errors import ConfigurationError, RegistryUnavailable, shown
 from stream.wire.schema_files import SchemaNode
 
-SAID_CHARACTERS_MAX: Final = 600  # of a registry's own text, in a message
+ERROR_CHARACTERS_MAX: Final = 600  # of a registry's own text, in a message
 REFERENCES_MAX: Final = 100  # schemas that one schema may reference
 _NO_SUCH: Final = frozenset({40401, 40402, 40403, 40408})  # subject, version, schema, level of a subject
 _BUSY: Final = frozenset({408, 425, 429})
@@ -187,12 +187,12 @@ class RegistryClient:
         try:
             return question()
         except SchemaRegistryError as error:
-            status, said = error.http_status_code, shown(str(error.error_message), SAID_CHARACTERS_MAX)
+            status, error_text = error.http_status_code, shown(str(error.error_message), ERROR_CHARACTERS_MAX)
             if status in refusals:
-                raise RefusedSchemaError(said) from error
+                raise RefusedSchemaError(error_text) from error
             if error.error_code in _NO_SUCH:
                 return None
-            raise self._failure(status, what, said) from error
+            raise self._failure(status, what, error_text) from error
         except Exception as error:
             # The client's libraries raise anything: no connection, no TLS, no JSON. All of it means that the registry is
             # unavailable. Their text is not repeated, because some of it holds the address with its password.
@@ -202,7 +202,7 @@ class RegistryClient:
             )
             raise RegistryUnavailable(message) from error
 
-    def _failure(self, status: int, what: str, said: str) -> RegistryUnavailable | ConfigurationError:
+    def _failure(self, status: int, what: str, error_text: str) -> RegistryUnavailable | ConfigurationError:
         where = f"the schema registry at {self.url}"
         if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             who = (
@@ -210,13 +210,13 @@ class RegistryClient:
                 if self._access.username
                 else "us, without a user,"
             )
-            return ConfigurationError(f"{where} does not let {who} at {what} (HTTP {status}): {said}")
+            return ConfigurationError(f"{where} does not let {who} at {what} (HTTP {status}): {error_text}")
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _BUSY:
-            return RegistryUnavailable(f"{where} answers HTTP {status} for {what}: {said}")
+            return RegistryUnavailable(f"{where} answers HTTP {status} for {what}: {error_text}")
         hint = (
             "is its path right? Confluent's has none, Apicurio's is /apis/ccompat/v7"
             if status == HTTPStatus.NOT_FOUND
-            else said
+            else error_text
         )
         return ConfigurationError(f"{where} does not understand us (HTTP {status} for {what}): {hint}")
 

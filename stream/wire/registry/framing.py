@@ -151,7 +151,7 @@ class RegistryFraming:
         except UnknownSchema as unknown:
             found.set_exception(unknown)
         except Exception as error:  # noqa: BLE001 - the future is the only way out of this thread
-            away = error if isinstance(error, RegistryUnavailable) else RegistryUnavailable(self._told(error))
+            away = error if isinstance(error, RegistryUnavailable) else RegistryUnavailable(self._failure_message(error))
             if self._away is None:
                 log.warning("registry.away", extra={"why": str(away)})
             self._away = time.monotonic() + OUTAGE_S, str(away)
@@ -160,7 +160,7 @@ class RegistryFraming:
             with self._lock:
                 self._under_way.pop(name, None)
 
-    def _told(self, error: Exception) -> str:
+    def _failure_message(self, error: Exception) -> str:
         """Message for a registry that refuses access, or for a bug here."""
         why = str(error) if isinstance(error, StreamError) else type(error).__name__
         return f"the schema registry at {self._registry.url} could not be asked: {why}"

@@ -140,14 +140,14 @@ def check_readable(found: Subject, url: str) -> None:
     unreadable = found.unreadable
     if not unreadable:
         return
-    told = (
+    fault = (
         f"subject {found.name} of the schema registry at {url} holds what our {found.record} "
         f"({current_schemas()[found.record].where}) cannot read: {' | '.join(unreadable)}"
     )
     if found.ours is not None:
-        log.warning("schema.unreadable", extra={"subject": found.name, "why": told})
+        log.warning("schema.unreadable", extra={"subject": found.name, "why": fault})
         return
-    message = f"{told}; take another topic (COACH_TOPIC_*), or delete that version from the registry"
+    message = f"{fault}; take another topic (COACH_TOPIC_*), or delete that version from the registry"
     raise ConfigurationError(message)
 
 
