@@ -14,9 +14,7 @@ from stream.bundle.advice.claims import ClaimColumn, check_claims
 from stream.bundle.atomic_folder import refuse_occupied
 from stream.bundle.build_inputs import BuildInputs, InputPaths, Progress, check_missing, read_inputs
 from stream.bundle.gate.probe import ProbeReport, probe
-from stream.bundle.manifest import (
-    Manifest,
-)
+from stream.bundle.manifest import Manifest
 from stream.bundle.pool import Pool, check_range
 from stream.bundle.shadows.models import build_shadows, shadow_request
 from stream.bundle.write import AuditSize, BundleParts, ModelNames, Threshold, write_bundle
@@ -164,11 +162,7 @@ def _audit_size(inputs: BuildInputs, record_bytes_max: int, decision_bytes_max: 
     forest = inputs.forest
     value_bytes_max = record_bytes_max - RECORD_OVERHEAD_BYTES
     largest = largest_record(
-        forest,
-        leaf_units(forest),
-        inputs.rules,
-        band_size=inputs.policy.band_size,
-        decision_bytes=decision_bytes_max,
+        forest, leaf_units(forest), inputs.rules, band_size=inputs.policy.band_size, decision_bytes=decision_bytes_max
     )
     if largest.with_trees <= value_bytes_max:
         return AuditSize(trees=True, record_bytes_max=largest.with_trees)

@@ -12,7 +12,7 @@ from stream.bundle.advice.claims import ClaimColumn, trees_meant
 from stream.bundle.alignment import check_names
 from stream.bundle.manifest import FEATURES, POLICY
 from stream.bundle.pool import Pool, read_pool
-from stream.bundle.read_model import MODEL_FILES, ModelReadings, read_choices
+from stream.bundle.read_model import MODEL_FILES, ModelReadings, read_choices, read_file
 from stream.errors import ConfigurationError
 from stream.forest.trees import Forest, TreesUsed
 from stream.recourse.rules.features import FeatureRules, rules_for
@@ -62,7 +62,8 @@ def read_inputs(
     """
     progress("reading the model", 0, 1)
     readings = read_choices(paths.model, trees=trees, missing=missing, claimed=claims is not None)
-    features, policy_file = _read(paths.features), _read(paths.policy) if paths.policy else b""
+    features = read_file(paths.features, str(paths.features))
+    policy_file = b"" if paths.policy is None else read_file(paths.policy, str(paths.policy))
     features_toml = _text(features, paths.features)
     check_names(readings.any_forest.features, features_toml)
     rules = rules_for(readings.any_forest, features_toml)
@@ -101,14 +102,6 @@ def _chosen(
         return readings.any_forest, trees
     meant = trees_meant(readings.others, readings.model, pool, claims)
     return readings.others[meant], meant
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        message = f"{path} cannot be read: {error.strerror or error}"
-        raise ConfigurationError(message) from error
 
 
 def _text(content: bytes, path: Path | None) -> str:

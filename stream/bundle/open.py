@@ -9,15 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream.bundle.gate.kept_probes import PROBES, check_probes, kept_probes, mismatch
-from stream.bundle.manifest import (
-    FEATURES,
-    LEAF_MATRIX,
-    MANIFEST,
-    POLICY,
-    Manifest,
-    check_files,
-    read_manifest,
-)
+from stream.bundle.manifest import FEATURES, LEAF_MATRIX, MANIFEST, POLICY, Manifest, check_files, read_manifest
 from stream.bundle.read_model import MODEL_FILES, read_model
 from stream.bundle.shadows.models import stored_shadows
 from stream.errors import CorruptionError, InvalidDecision

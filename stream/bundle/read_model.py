@@ -63,12 +63,17 @@ def read_model(path: Path, *, trees: TreesUsed | None, missing: float | None = N
     """
     name = f"model file {path}"
     library_of(path, name)
+    content = read_file(path, name)
+    return forest_in(content, path, trees=trees, missing=missing), content
+
+
+def read_file(path: Path, name: str) -> bytes:
+    """The content of an input file. Raises: ConfigurationError, calling the file `name`."""
     try:
-        content = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         message = f"{name} cannot be read: {error.strerror or error}"
         raise ConfigurationError(message) from error
-    return forest_in(content, path, trees=trees, missing=missing), content
 
 
 def forest_in(content: bytes, path: Path, *, trees: TreesUsed | None, missing: float | None = None) -> Forest:

@@ -12,6 +12,7 @@ from stream.bundle.build import DECISION_BYTES_MAX, MODEL_ID, RECORD_BYTES_MAX, 
 from stream.bundle.manifest import read_manifest
 from stream.bundle.manifest_fields import SHADOWS_MAX
 from stream.bundle.open import open_bundle
+from stream.bundle.read_model import read_file
 from stream.cli.bundle_report import built_for_machines, built_for_people, facts, probes_line
 from stream.errors import ConfigurationError
 from stream.recourse.search.shadows import SEARCHED_SHARE
@@ -220,11 +221,7 @@ class Progress:
 def _secret(path: Path | None) -> bytes | None:
     if path is None:
         return None
-    try:
-        secret = path.read_bytes().strip()
-    except OSError as error:
-        message = f"--reference-key-file {path} cannot be read: {error.strerror or error}"
-        raise ConfigurationError(message) from error
+    secret = read_file(path, f"--reference-key-file {path}").strip()
     if not secret:
         message = f"--reference-key-file {path} is empty"
         raise ConfigurationError(message)

@@ -176,8 +176,7 @@ def facts(manifest: Manifest, digest: str) -> list[str]:
         _fact("model", f"{manifest['model_id']} {manifest['model_version']} revision {manifest['revision']}"),
         _fact("trained by", f"{writer}, {manifest['objective']}, {_plural(manifest['trees_used'], 'tree')}"),
         _fact(
-            "accepts",
-            f"{side} {_scale(manifest)} {manifest['threshold']:g} (margin {manifest['cutoff_margin']:.9g})",
+            "accepts", f"{side} {_scale(manifest)} {manifest['threshold']:g} (margin {manifest['cutoff_margin']:.9g})"
         ),
         _fact("features", f"{len(manifest['features'])}"),
         *([] if missing is None else [_fact("missing", f"NaN, and {missing:g} as the decider's XGBoost is told")]),

@@ -50,10 +50,7 @@ class Cutoffs:
     """Finds the cutoffs of one link, and remembers them."""
 
     def __init__(
-        self,
-        predict: Callable[[Floats], Floats],
-        dtype: type[np.float32 | np.float64],
-        link_range: Range = "unit",
+        self, predict: Callable[[Floats], Floats], dtype: type[np.float32 | np.float64], link_range: Range = "unit"
     ) -> None:
         """`predict`: the link, rising, from margins in `dtype` to predictions in `link_range`."""
         self._predict = predict

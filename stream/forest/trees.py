@@ -131,23 +131,9 @@ class Forest:
 
 
 _ARRAYS = (
-    "first_node",
-    "split_feature",
-    "threshold",
-    "left",
-    "right",
-    "default_left",
-    "node_id",
-    "leaf_slot",
-    "parent",
-    "depth",
-    "kind",
-    "category_start",
-    "category_bits",
-    "first_leaf",
-    "leaf_id",
-    "leaf_node",
-    "weight",
+    *("first_node", "split_feature", "threshold", "left", "right", "default_left"),
+    *("node_id", "leaf_slot", "parent", "depth", "kind", "category_start"),
+    *("category_bits", "first_leaf", "leaf_id", "leaf_node", "weight"),
 )
 
 

@@ -54,11 +54,7 @@ def leaf_slots(forest: Forest, rows: Rows) -> Int32s:
     Shapes: rows (rows, features) float64 in the model's feature order, NaN for missing -> (rows, trees) int32.
     """
     slots = np.empty((len(rows), forest.trees), np.int32)
-    _walk(
-        as_compared(forest, rows),
-        splits_of(forest),
-        slots,
-    )
+    _walk(as_compared(forest, rows), splits_of(forest), slots)
     return slots
 
 
@@ -85,13 +81,7 @@ def margins(forest: Forest, slots: Int32s) -> Floats:
 def margins_of(forest: Forest, rows: Rows) -> Floats:
     """`margins(forest, leaf_slots(forest, rows))` without the array between them. Shapes: (rows, features) -> (rows,)."""
     total = np.empty(len(rows), forest.dtype)
-    _score(
-        as_compared(forest, rows),
-        splits_of(forest),
-        forest.weight,
-        forest.base_margin,
-        total,
-    )
+    _score(as_compared(forest, rows), splits_of(forest), forest.weight, forest.base_margin, total)
     return total
 
 

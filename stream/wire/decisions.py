@@ -11,13 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final, cast, get_args
 
-from stream.errors import (
-    InvalidDecision,
-    MalformedRecord,
-    NonFiniteFeature,
-    UnknownOutcome,
-    WrongFeatureType,
-)
+from stream.errors import InvalidDecision, MalformedRecord, NonFiniteFeature, UnknownOutcome, WrongFeatureType
 from stream.events import Decision, DeclineBasis, Outcome, ThresholdScale, Value
 from stream.recourse.record.records import decision_by_value
 from stream.strict_json import STRICT_JSON, DuplicateKeyError, NonFiniteNumberError

@@ -8,6 +8,7 @@ the package.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -26,16 +27,9 @@ SchemaNode: TypeAlias = Any  # a JSON document: a name, a union as a list, or an
 
 RECORDS: Final[tuple[RecordName, ...]] = get_args(RecordName)
 FINGERPRINT_BYTES: Final = 8
-_FILES: Final[Mapping[RecordName, str]] = MappingProxyType(
-    {
-        "Decision": "decision",
-        "ModelPublished": "model_published",
-        "Recommendation": "recommendation",
-        "AuditRecord": "audit_record",
-        "DeadLetter": "dead_letter",
-        "Notice": "notice",
-    }
-)
+_FILES: Final = {
+    record: re.sub(r"(?<!^)(?=[A-Z])", "_", record).lower() for record in RECORDS
+}  # AuditRecord: audit_record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

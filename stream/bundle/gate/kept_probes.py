@@ -120,18 +120,14 @@ def check_probes(forest: Forest, link: Link, kept: KeptProbes, *, where: str, bu
     slots = leaf_slots(forest, kept.rows)
     scored = margins(forest, slots)
     if digest_of_leaves(leaf_ids(forest, slots)).tobytes() != kept.leaves.tobytes():
-        _refuse(forest, "reaches another leaf than", where, built_with)
+        raise mismatch(forest, "reaches another leaf than", where, built_with)
     for what, here, there in (
         ("margin", scored, kept.margins),
         ("prediction", link.probabilities(scored), kept.predictions),
     ):
         if here.tobytes() != there.tobytes():
             wrong = sum(a.tobytes() != b.tobytes() for a, b in zip(here, there, strict=True))
-            _refuse(forest, f"gives another {what} for {wrong} of {len(kept)} probes than", where, built_with)
-
-
-def _refuse(forest: Forest, what: str, where: str, built_with: str) -> None:
-    raise mismatch(forest, what, where, built_with)
+            raise mismatch(forest, f"gives another {what} for {wrong} of {len(kept)} probes than", where, built_with)
 
 
 def mismatch(forest: Forest, what: str, where: str, built_with: str) -> MachineMismatch:

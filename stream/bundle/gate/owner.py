@@ -131,11 +131,7 @@ class XgboostOwner:
         margins, predictions = (
             np.asarray(
                 self._booster.inplace_predict(
-                    rows,
-                    iteration_range=self._used,
-                    predict_type=what,
-                    missing=self._missing,
-                    validate_features=False,
+                    rows, iteration_range=self._used, predict_type=what, missing=self._missing, validate_features=False
                 )
             )
             for what in ("margin", "value")

@@ -20,7 +20,7 @@ from stream.bundle.gate.owner import owner_of
 from stream.bundle.manifest import SHADOWS, Manifest, ShadowsEntry
 from stream.bundle.manifest_fields import SHADOWS_MAX
 from stream.bundle.pool import Rows
-from stream.bundle.read_model import forest_in, library_of, read_model
+from stream.bundle.read_model import forest_in, library_of, read_file, read_model
 from stream.bundle.shadows.fit import aligned, incompatibility
 from stream.bundle.shadows.train_params import TrainParams, read_train_params
 from stream.bundle.shadows.training import labels_of, train_shadow
@@ -184,10 +184,7 @@ def _given(paths: Sequence[Path], inputs: BuildInputs, progress: Progress) -> It
     for number, path in enumerate(paths):
         progress("reading shadows", number, len(paths))
         name = f"--shadow-models {path}"
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            _refuse(f"{name} cannot be read: {error.strerror or error}")
+        content = read_file(path, name)
         remedy = "give models that predict the same outcome"
         shadow = _read(name, content, path, inputs, trained=False, remedy=remedy)
         if (same := known.get(shadow.forest.digest)) is not None:

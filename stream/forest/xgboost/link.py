@@ -92,22 +92,13 @@ def xgboost_link(objective: str) -> XgboostLink:
     return XgboostLink(objective)
 
 
-def _logistic(margins: Floats) -> Floats:
-    probabilities = np.empty(len(margins), np.float32)
-    _logistic_float32(margins, probabilities)
-    return probabilities
+def _compiled(kernel: Callable[[Floats, Floats], None]) -> Callable[[Floats], Floats]:
+    def formula(margins: Floats) -> Floats:
+        predicted = np.empty(len(margins), np.float32)
+        kernel(margins, predicted)
+        return predicted
 
-
-def _exp(margins: Floats) -> Floats:
-    predicted = np.empty(len(margins), np.float32)
-    _exp_float32(margins, predicted)
-    return predicted
-
-
-def _exp_by_double(margins: Floats) -> Floats:
-    predicted = np.empty(len(margins), np.float32)
-    _exp_float64(margins, predicted)
-    return predicted
+    return formula
 
 
 def _hinge(margins: Floats) -> Floats:
@@ -135,9 +126,9 @@ def _exp_float64(margins: Floats, predicted: Floats) -> None:
 
 
 _FORMULAS: dict[str, Callable[[Floats], Floats]] = {
-    "survival:aft": _exp_by_double,  # the only one that exponentiates in double
-    "logistic": _logistic,
+    "survival:aft": _compiled(_exp_float64),  # the only one that exponentiates in double
+    "logistic": _compiled(_logistic_float32),
     "identity": np.copy,
-    "exp": _exp,
+    "exp": _compiled(_exp_float32),
     "hinge": _hinge,
 }

@@ -142,8 +142,3 @@ def xgboost_error_text(error: Exception) -> str:
     """The first line of an XGBoost error, without the time and the build machine's paths."""
     first_line = str(error).strip().partition("\n")[0]
     return shown(re.sub(r"^\[[0-9:]+\] |/\S*/(src|include/xgboost)/", "", first_line), 200)
-
-
-def writer_version(model: Json) -> str:
-    """The version that wrote a parsed file; after loading, XGBoost only reports its own."""
-    return ".".join(map(str, model.get("version", [])))

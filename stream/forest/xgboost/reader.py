@@ -24,7 +24,6 @@ from stream.forest.xgboost.model_file import (
     refuse,
     refuse_damaged,
     trees_of,
-    writer_version,
     xgboost_error_text,
 )
 
@@ -77,7 +76,7 @@ def read_xgboost(raw: bytes, *, ubj: bool, trees: TreesUsed | None, missing: flo
     weights = learner["gradient_booster"].get("weight_drop", [None] * len(saved))  # only a dart has them
     kind = Kind(
         library="xgboost",
-        library_version=writer_version(as_saved),
+        library_version=".".join(map(str, as_saved.get("version", []))),  # once loaded, XGBoost reports its own
         objective=learner["objective"]["name"],
         link_line=learner["objective"]["name"],
         features=features,

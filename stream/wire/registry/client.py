@@ -71,7 +71,7 @@ class SchemaRegistry(Protocol):
         """The schema of an id, or None for an unknown id."""
 
     def register(self, subject: str, document: Mapping[str, Any]) -> int:
-        """Register a schema under a subject; return its id. Raises: RefusedSchemaError too."""
+        """Register a schema; return its id. Raises: RefusedSchemaError when it is incompatible or no schema."""
 
     def level(self, subject: str) -> str | None:
         """A subject's compatibility level, its own or else the registry's default; None when neither is set."""
@@ -107,27 +107,17 @@ class RegistryClient:
         return self._access.url
 
     def versions(self, subject: str) -> list[Registered]:
-        """All versions of a subject, oldest first; empty for an unknown subject.
-
-        Raises: RegistryUnavailable, ConfigurationError.
-        """
+        """See `SchemaRegistry`."""
         numbers = self._ask(f"subject {subject}", lambda: self._client.get_versions(subject)) or []
         return [one for number in sorted(numbers) if (one := self._version(subject, number)) is not None]
 
     def schema(self, schema_id: int) -> Registered | None:
-        """The schema of an id, or None for an unknown id.
-
-        Raises: RegistryUnavailable, ConfigurationError.
-        """
+        """See `SchemaRegistry`."""
         found = self._ask(f"schema {schema_id}", lambda: self._client.get_schema(schema_id))
         return None if found is None else self._registered(schema_id, found, 0)
 
     def register(self, subject: str, document: Mapping[str, Any]) -> int:
-        """Register a schema under a subject; return its id.
-
-        Raises: RefusedSchemaError when the registry finds it incompatible or no schema; RegistryUnavailable,
-        ConfigurationError.
-        """
+        """See `SchemaRegistry`."""
         schema = Schema(json.dumps(document, ensure_ascii=False), "AVRO")
         schema_id = self._ask(f"subject {subject}", lambda: self._client.register_schema(subject, schema), _REFUSALS)
         if schema_id is None:
@@ -136,18 +126,12 @@ class RegistryClient:
         return schema_id
 
     def level(self, subject: str) -> str | None:
-        """A subject's compatibility level, its own or else the registry's default; None when neither is set.
-
-        Raises: RegistryUnavailable, ConfigurationError.
-        """
+        """See `SchemaRegistry`."""
         own = self._ask(f"the level of {subject}", lambda: self._client.get_compatibility(subject))
         return own or self._ask("the general level", self._client.get_compatibility)
 
     def set_level(self, subject: str, level: str) -> None:
-        """Set a subject's compatibility level.
-
-        Raises: RegistryUnavailable, ConfigurationError.
-        """
+        """See `SchemaRegistry`."""
         self._ask(f"the level of {subject}", lambda: self._client.set_compatibility(subject, level))
 
     def _version(self, subject: str, number: int) -> Registered | None:

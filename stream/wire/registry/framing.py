@@ -15,14 +15,7 @@ from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from typing import Any, Final, TypeAlias, cast
 
-from stream.errors import (
-    ConfigurationError,
-    MalformedRecord,
-    RegistryUnavailable,
-    StreamError,
-    UnknownSchema,
-    shown,
-)
+from stream.errors import ConfigurationError, MalformedRecord, RegistryUnavailable, StreamError, UnknownSchema, shown
 from stream.wire.avro_records import REGISTRY_MARK, ReadRecord, decode, encode_body, reader_between
 from stream.wire.framing import NOTHING
 from stream.wire.registry.client import Registered, SchemaRegistry
@@ -151,7 +144,9 @@ class RegistryFraming:
         except UnknownSchema as unknown:
             found.set_exception(unknown)
         except Exception as error:  # noqa: BLE001 - the future is the only way out of this thread
-            away = error if isinstance(error, RegistryUnavailable) else RegistryUnavailable(self._failure_message(error))
+            away = (
+                error if isinstance(error, RegistryUnavailable) else RegistryUnavailable(self._failure_message(error))
+            )
             if self._away is None:
                 log.warning("registry.away", extra={"why": str(away)})
             self._away = time.monotonic() + OUTAGE_S, str(away)
