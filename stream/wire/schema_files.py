@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
@@ -66,7 +67,7 @@ def current_schemas() -> Mapping[RecordName, RecordSchema]:
 @cache
 def known_schemas() -> Mapping[bytes, RecordSchema]:
     """Every schema that a record may have been written with, by fingerprint: current and published."""
-    every = (*_published(), *current_schemas().values())
+    every = (*chain.from_iterable(map(published_schemas, RECORDS)), *current_schemas().values())
     return MappingProxyType({schema.fingerprint: schema for schema in every})
 
 
@@ -86,11 +87,6 @@ def schema_fingerprint(document: SchemaNode) -> bytes:
     """
     canonical = to_parsing_canonical_form(cast("dict[str, Any]", document))
     return bytes.fromhex(fingerprint(canonical, "CRC-64-AVRO"))
-
-
-def _published() -> Iterator[RecordSchema]:
-    for record in RECORDS:
-        yield from published_schemas(record)
 
 
 def _read(record: RecordName, file: Traversable) -> RecordSchema:

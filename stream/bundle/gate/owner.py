@@ -77,6 +77,13 @@ def library_version(forest: Forest) -> str:
     return OWNERS[forest.library].version()
 
 
+def first_difference(ours: npt.NDArray[Any], theirs: npt.NDArray[Any]) -> int | None:
+    """The first place where two arrays (n,) differ in a bit, 0 if only their dtypes do; None where they are equal."""
+    if ours.dtype == theirs.dtype and ours.tobytes() == theirs.tobytes():
+        return None
+    return next((i for i in range(len(ours)) if ours[i].tobytes() != theirs[i].tobytes()), 0)
+
+
 class XgboostOwner:
     """Booster.predict on a DMatrix. It is given what the file may not hold: feature types and the sentinel."""
 

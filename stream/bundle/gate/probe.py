@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from stream.bundle.gate.kept_probes import KeptProbes, ProbeSampler
 from stream.bundle.gate.node_rows import NodeRows
-from stream.bundle.gate.owner import Owner, OwnerPredictions, Rows, owner_of
+from stream.bundle.gate.owner import Owner, OwnerPredictions, Rows, first_difference, owner_of
 from stream.bundle.gate.probe_leaves import LeafProbes
 from stream.bundle.gate.probe_rows import BATCH_ROWS, ProbeBatch, ProbeKind, ProbeRows
 from stream.bundle.gate.probe_tables import ProbeTable, in_integers, in_words
@@ -141,16 +140,10 @@ def _compare(forest: Forest, link: Link, rows: Rows, theirs: OwnerPredictions, w
         ("margin", scored, theirs.margins),
         ("prediction", link.probabilities(scored), theirs.predictions),
     ):
-        if (wrong := _first_difference(here, there)) is not None:
+        if (wrong := first_difference(here, there)) is not None:
             of_margin = "" if what == "margin" else f" of margin {scored[wrong]!s}"
             told = f"all trees reach the same leaves, but the {what}{of_margin} is {here[wrong]!s} here and {there[wrong]!s} there"
             _refuse(forest, where(wrong), told)
-
-
-def _first_difference(here: npt.NDArray[Any], there: npt.NDArray[Any]) -> int | None:
-    if here.dtype == there.dtype and here.tobytes() == there.tobytes():
-        return None
-    return next((i for i in range(len(here)) if here[i].tobytes() != there[i].tobytes()), 0)
 
 
 def _parted(forest: Forest, slots: Int32s, tree: int, their_leaf: int) -> str:

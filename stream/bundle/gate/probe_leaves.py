@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from stream.bundle.gate.node_rows import NodeRows, Places, Rows
+from stream.bundle.gate.owner import first_difference
 from stream.bundle.gate.probe_nodes import evenly
 from stream.forest.trees import Floats, Forest
 
@@ -54,8 +55,7 @@ class LeafProbes:
         for tree, slots in enumerate(self._slots):
             nodes = self._forest.leaf_node[slots].astype(np.int64)
             ours, theirs = zero + self._forest.weight[slots], tree_margins(tree, self._node_rows.rows(nodes))
-            if ours.dtype != theirs.dtype or ours.tobytes() != theirs.tobytes():
-                wrong = next((i for i in range(len(slots)) if ours[i].tobytes() != theirs[i].tobytes()), 0)
+            if (wrong := first_difference(ours, theirs)) is not None:
                 return LeafFault(
                     tree=tree,
                     leaf=int(self._forest.leaf_id[slots[wrong]]),

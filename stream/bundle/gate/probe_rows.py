@@ -68,7 +68,7 @@ class ProbeRows:
         self._pool = pool
         features = range(len(forest.features))
         known = tuple(declared) or (0,) * len(forest.features)
-        thresholds = [_around(forest, j) for j in features]
+        thresholds = [_with_neighbours(forest.thresholds(j)) for j in features]
         codes = [_codes(forest, j, known[j]) for j in features]
         tripping = [np.concatenate([np.array(TRIPPING), _sentinels(forest)])] * len(features)
         self._of: dict[ProbeKind, _Placements] = {
@@ -148,17 +148,13 @@ def _combined(values: Sequence[Rows]) -> _Placements:
     return _Placements(COMBINATIONS, row, feature, np.concatenate(values)[begin[feature] + which])
 
 
-def _around(forest: Forest, feature: int) -> Rows:
-    """Each threshold of a feature and its neighbours, in the dtype of the comparison and as doubles; finite ones."""
-    return _with_neighbours(forest.thresholds(feature))
-
-
 def _sentinels(forest: Forest) -> Rows:
     """What the decider takes for missing, and its neighbours in float32, which are none, and float64, which are."""
     return np.empty(0) if forest.missing is None else _with_neighbours(np.array([forest.missing], forest.dtype))
 
 
 def _with_neighbours(on: npt.NDArray[np.floating]) -> Rows:
+    """Numbers and their neighbours, in their own dtype and as doubles; finite ones."""
     as_double = on.astype(np.float64)
     with np.errstate(over="ignore"):  # past the largest float lies inf, which no decision holds
         around = [np.nextafter(a, a.dtype.type(end)) for a in (on, as_double) for end in (-np.inf, np.inf)]

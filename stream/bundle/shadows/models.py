@@ -16,7 +16,7 @@ import numpy as np
 from stream.bundle.advice.pool_rank import area_under_curve
 from stream.bundle.build_inputs import BuildInputs, Progress
 from stream.bundle.gate.kept_probes import mismatch
-from stream.bundle.gate.owner import owner_of
+from stream.bundle.gate.owner import first_difference, owner_of
 from stream.bundle.manifest import SHADOWS, Manifest, ShadowsEntry
 from stream.bundle.manifest_fields import SHADOWS_MAX
 from stream.bundle.pool import Rows
@@ -217,9 +217,8 @@ def _compare(shadow: _Shadow, inputs: BuildInputs) -> None:
     order = [inputs.forest.features.index(name) for name in shadow.as_saved.features]
     theirs = owner_of(shadow.as_saved, shadow.content).predict(np.ascontiguousarray(rows[:, order])).margins
     ours = margins_of(shadow.forest, rows)
-    if ours.dtype == theirs.dtype and ours.tobytes() == theirs.tobytes():
+    if (wrong := first_difference(ours, theirs)) is None:
         return
-    wrong = next((i for i in range(len(rows)) if ours[i].tobytes() != theirs[i].tobytes()), 0)
     message = (
         f"{shadow.name} is refused: on row {places[wrong]} of the pool (from 0) its margin is {ours[wrong]!s} here and "
         f"{theirs[wrong]!s} there; what {shadow.forest.library} computes is not reproduced exactly, so please report the model file"
