@@ -5,6 +5,8 @@ A message names what happened, where, and what to do about it, and never a featu
 
 from __future__ import annotations
 
+import traceback
+
 NAME_CHARACTERS_MAX = 80
 
 
@@ -13,6 +15,15 @@ def shown(text: str, characters_max: int = NAME_CHARACTERS_MAX) -> str:
     cut = text[:characters_max]
     safe = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
     return safe if len(text) <= characters_max else f"{safe}..."
+
+
+def place_of(fault: BaseException) -> str:
+    """File, line and function where a fault was raised, without its text, which may hold a feature's value."""
+    frames = traceback.extract_tb(fault.__traceback__)
+    if not frames:
+        return "an unknown place"
+    file = frames[-1].filename.rpartition("/")[2]
+    return f"{file}:{frames[-1].lineno} in {frames[-1].name}"
 
 
 class StreamError(Exception):

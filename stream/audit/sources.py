@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final, NoReturn
+from typing import IO, Any, Final
 
 from confluent_kafka import Message
 
 from stream.canonical import sha256
 from stream.errors import ConfigurationError, CorruptionError, PoisonError
 from stream.runtime.kafka.topic_scan import scan_topic
+from stream.strict_json import STRICT_JSON, DuplicateKeyError, NonFiniteNumberError
 from stream.wire.avro_records import decode, encode
 from stream.wire.framing import Framing
 
@@ -65,33 +65,19 @@ def _lines(file: IO[bytes]) -> Iterator[tuple[int, bytes | None]]:
         yield number, None
 
 
-class _NotStrictError(ValueError):
-    """JSON that two readers would read in two ways."""
-
-
-def _without_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        msg = "has an object with the same key twice"
-        raise _NotStrictError(msg)
-    return members
-
-
-def _no_constant(_: str) -> NoReturn:
-    msg = "holds NaN or Infinity, which JSON does not have"
-    raise _NotStrictError(msg)
-
-
-_JSON: Final = json.JSONDecoder(object_pairs_hook=_without_twice, parse_constant=_no_constant)
+_NOT_STRICT: Final[dict[type[ValueError], str]] = {
+    DuplicateKeyError: "has an object with the same key twice",
+    NonFiniteNumberError: "holds NaN or Infinity, which JSON does not have",
+}
 
 
 def _from_line(where: str, line: bytes) -> Found:
     try:
-        value = _JSON.decode(line.decode())
+        value = STRICT_JSON.decode(line.decode())
         record = value.get("audit", value)
         body = record["body"]
-    except _NotStrictError as error:
-        return Found(where=where, record=str(error))
+    except (DuplicateKeyError, NonFiniteNumberError) as error:
+        return Found(where=where, record=_NOT_STRICT[type(error)])
     except (ValueError, AttributeError, TypeError, KeyError, RecursionError):
         return Found(where=where, record="is neither an audit record nor an answer in JSON")
     if not isinstance(body, dict):

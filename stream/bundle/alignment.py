@@ -1,4 +1,4 @@
-"""Names decide which value is which, so names that do not match are told side by side, with what they may have become."""
+"""Features are matched by name: mismatches are reported side by side, with the likely misspelling."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from stream.errors import ConfigurationError, shown
 from stream.recourse.rules.toml_files import read_toml
 
 NAMES_SHOWN_MAX: Final = 5
-NAMES_COMPARED_MAX: Final = 200  # of each side, when the nearest is looked for: each is compared with each
+NAMES_COMPARED_MAX: Final = 200  # of each side, in the quadratic search for the nearest
 _LOOSE: Final = re.compile(r"[\s_]+")
 
 
 def check_names(features: Sequence[str], features_toml: str) -> None:
-    """Hold the model's feature names against the tables of features.toml.
+    """Compare the model's feature names with the tables of features.toml.
 
-    Raises: ConfigurationError that shows the first names of each side that the other does not have, and what to do.
+    Raises: ConfigurationError that lists names missing on either side, and the remedy.
     """
     tables = list(read_toml("features.toml", features_toml))
     ours = [name for name in features if name not in tables]
@@ -27,16 +27,16 @@ def check_names(features: Sequence[str], features_toml: str) -> None:
         return
     absent = f"{len(ours)} of the model's features have no table there: {some(ours)}"
     spare = f"{len(theirs)} of its tables are for no feature of the model: {some(theirs)}"
-    told = "; ".join(side for side, names in ((absent, ours), (spare, theirs)) if names)
+    mismatches = "; ".join(side for side, names in ((absent, ours), (spare, theirs)) if names)
     remedies = ("add a table for each feature of the model", ours), ("remove or rename those that are for none", theirs)
     remedy = " and ".join(what for what, names in remedies if names)
     hint = hint_of_spelling(ours, theirs, "table")
-    message = f"features.toml does not fit the model: {told}; {remedy}{hint}"
+    message = f"features.toml does not fit the model: {mismatches}; {remedy}{hint}"
     raise ConfigurationError(message)
 
 
 def hint_of_spelling(features: Sequence[str], others: Sequence[str], what: str) -> str:
-    """What to rename: names that differ in white space and underscores alone, or else the one that is nearest.
+    """What to rename: names that differ only in white space and underscores, or else the nearest one.
 
     LightGBM writes white space as underscores. Empty where no two names are close.
     """

@@ -1,4 +1,4 @@
-"""The files that a bundle is built from, read and held against each other."""
+"""The files that a bundle is built from, read and checked against each other."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TypeAlias
 
 from stream.bundle.advice.claims import ClaimColumn, trees_meant
 from stream.bundle.alignment import check_names
-from stream.bundle.manifest import FEATURES, MODEL_FILES, POLICY
+from stream.bundle.manifest import FEATURES, POLICY
 from stream.bundle.pool import Pool, read_pool
-from stream.bundle.read_model import Readings, read_every_way
+from stream.bundle.read_model import MODEL_FILES, ModelReadings, read_choices, read_file
 from stream.errors import ConfigurationError
 from stream.forest.trees import Forest, TreesUsed
 from stream.recourse.rules.features import FeatureRules, rules_for
@@ -23,7 +23,7 @@ Progress: TypeAlias = Callable[[str, int, int], None]  # stage, done, total
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputPaths:
-    """Where the files are."""
+    """Paths of the input files."""
 
     model: Path
     pool: Path
@@ -33,17 +33,17 @@ class InputPaths:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildInputs:
-    """What is in the files."""
+    """Contents of the input files."""
 
     model: bytes
     forest: Forest
     trees: TreesUsed | None  # the choice, where the file left one
-    trees_by_claims: bool  # whether it was the claims that told it
-    other_trees: Mapping[TreesUsed, Forest]  # the file read with the trees that were not chosen
+    trees_by_claims: bool  # whether claims made it
+    other_trees: Mapping[TreesUsed, Forest]  # the same file with the trees that were not chosen
     rules: FeatureRules
     policy: Policy
     pool: Pool
-    files: dict[str, bytes]  # what the bundle holds of them, byte for byte, by its names there
+    files: dict[str, bytes]  # their bytes, by their names in the bundle
 
 
 def read_inputs(
@@ -55,14 +55,15 @@ def read_inputs(
     trees: TreesUsed | None,
     progress: Progress,
 ) -> BuildInputs:
-    """Read all that a bundle is built from.
+    """Read all inputs of a build.
 
     Raises: ConfigurationError (ModelRefused among it) for files that cannot be read or do not fit each other,
-    ClaimsDiffer where claims have to tell which trees are meant, and do not.
+    ClaimsDiffer where claims should decide which trees are meant, and do not.
     """
     progress("reading the model", 0, 1)
-    readings = read_every_way(paths.model, trees=trees, missing=missing, claimed=claims is not None)
-    features, policy_file = _read(paths.features), _read(paths.policy) if paths.policy else b""
+    readings = read_choices(paths.model, trees=trees, missing=missing, claimed=claims is not None)
+    features = read_file(paths.features, str(paths.features))
+    policy_file = b"" if paths.policy is None else read_file(paths.policy, str(paths.policy))
     features_toml = _text(features, paths.features)
     check_names(readings.any_forest.features, features_toml)
     rules = rules_for(readings.any_forest, features_toml)
@@ -94,21 +95,13 @@ def check_missing(missing: float | None) -> None:
 
 
 def _chosen(
-    readings: Readings, pool: Pool, claims: ClaimColumn | None, trees: TreesUsed | None
+    readings: ModelReadings, pool: Pool, claims: ClaimColumn | None, trees: TreesUsed | None
 ) -> tuple[Forest, TreesUsed | None]:
-    """The reading that was asked for, or the one that the claims were made with, and its choice of trees."""
+    """The requested reading, or the one that the claims come from, and its choice of trees."""
     if claims is None or readings.chosen is not None:
         return readings.any_forest, trees
     meant = trees_meant(readings.others, readings.model, pool, claims)
     return readings.others[meant], meant
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        message = f"{path} cannot be read: {error.strerror or error}"
-        raise ConfigurationError(message) from error
 
 
 def _text(content: bytes, path: Path | None) -> str:

@@ -1,4 +1,4 @@
-"""A bundle at a URI -> a folder on this host. fsspec knows file://, s3://, gs:// and more, as far as installed."""
+"""A bundle at a URI -> a folder on this host. fsspec supports file://, s3://, gs:// and more, as installed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MANIFEST_BYTES_MAX: Final = 16 << 20
 
 
 def fetch_bundle(uri: str, into: Path, *, bundle_sha256: str | None = None) -> str:
-    """Copy the bundle at `uri` to the folder `into`, whole or not at all, and give its digest.
+    """Copy the bundle at `uri` to the folder `into`, whole or not at all; return its digest.
 
     Raises: BundleUnavailable where it cannot be read, CorruptionError where it is not `bundle_sha256` or a file is
     not what its manifest says, DiskUnavailable where this host cannot keep it.
@@ -39,7 +39,7 @@ def fetch_bundle(uri: str, into: Path, *, bundle_sha256: str | None = None) -> s
             for path, entry in sorted(manifest["files"].items()):
                 (draft / path).parent.mkdir(parents=True, exist_ok=True)
                 _copy(system, f"{root}/{path}", draft / path, entry, shown)
-    except OSError as error:  # those of reading are BundleUnavailable already
+    except OSError as error:  # errors of reading are BundleUnavailable already
         message = f"{into.parent} cannot keep a bundle: {error.strerror or type(error).__name__}"
         raise DiskUnavailable(message) from error
     return found
@@ -65,11 +65,11 @@ def _copy(system: Any, source: str, target: Path, entry: FileEntry, shown: str) 
 
 @contextmanager
 def _reading(shown: str, name: str) -> Iterator[None]:
-    """Turn whatever a store raises into BundleUnavailable: each has errors of its own, and their texts repeat URIs."""
+    """Turn anything a store raises into BundleUnavailable; the texts of its own errors repeat URIs."""
     try:
         yield
     except Exception as error:
-        tells = isinstance(error, ImportError) or str(error).startswith("Protocol not known")
-        why = str(error) if tells else getattr(error, "strerror", None) or type(error).__name__
+        safe = isinstance(error, ImportError) or str(error).startswith("Protocol not known")
+        why = str(error) if safe else getattr(error, "strerror", None) or type(error).__name__
         message = f"the bundle at {shown} cannot be read: {name}: {why}"
         raise BundleUnavailable(message) from error

@@ -3,12 +3,12 @@
 A bundle is a folder:
 
     manifest.json
-    model.json | model.ubj | model.txt   the model file, byte for byte as it was given
-    features.toml, policy.toml           likewise; policy.toml is empty where none was given
-    leaf_matrix/<array>.npy              the training pool as the method needs it, memory-mapped by whoever opens it
-    probes/<array>.npy                   rows with what the library gave for them, computed again by whoever opens it
+    model.json | model.ubj | model.txt   the model file, byte for byte
+    features.toml, policy.toml           likewise; policy.toml is empty without one
+    leaf_matrix/<array>.npy              the training pool as the method needs it, memory-mapped on opening
+    probes/<array>.npy                   rows with the library's results, computed again on opening
     shadows/00.ubj, ...                  shadow models, where there are any, in the order of their ring
-    train.json                           by which the build trained them, byte for byte, where it did
+    train.json                           how the build trained them, byte for byte, if it did
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ FEATURES: Final = "features.toml"
 POLICY: Final = "policy.toml"
 LEAF_MATRIX: Final = "leaf_matrix"
 SHADOWS: Final = "shadows"
-MODEL_FILES: Final = {".json": "model.json", ".ubj": "model.ubj", ".txt": "model.txt"}
 READ_BYTES: Final = 1 << 20
 
 
@@ -45,18 +44,18 @@ class PoolEntry(TypedDict):
 
     rows: int
     accepted: int
-    sha256: str  # over feature names and values as the model takes them, so not of the file's format
+    sha256: str  # over feature names and values as the model takes them, so independent of the file's format
 
 
 class ProbesEntry(TypedDict):
-    """The probes that the bundle keeps, and the version of the library that the builder's gate asked."""
+    """The probes of the bundle, and the library version of the builder's gate."""
 
     rows: int
     library_version: str
 
 
 class ShadowsEntry(TypedDict):
-    """The shadow models: whether the build trained them, how many are searched and held out for an applicant, and what we read of each."""
+    """The shadow models: whether the build trained them, and how many are searched and held out for an applicant."""
 
     trained: bool
     searched: int
@@ -73,7 +72,7 @@ class Manifest(TypedDict):
     model_version: str
     revision: int
     library: Library
-    library_version: str  # of the writer of the model file, as far as it says
+    library_version: str  # that wrote the model file; "" where it does not say
     objective: str
     link: str
     approve: Literal["above", "below"]
@@ -114,11 +113,10 @@ def digest_of_file(path: Path) -> FileEntry:
 
 
 def decode_manifest(content: bytes, where: str) -> Manifest:
-    """Read a manifest; each field that it gives is of the type that `Manifest` says. `where` is what messages call its place.
+    """Read and check a manifest. `where`: its place, for messages.
 
-    Any `engine_version` is good: the bundle holds inputs and no answers, and records name the engine that answered.
-    Raises: CorruptionError that names a field where it is none, ConfigurationError where its format is not that of
-    this code.
+    Any `engine_version` passes: a bundle holds inputs, not answers, and records name the engine that answered.
+    Raises: CorruptionError that names a bad field, ConfigurationError for another bundle format.
     """
     try:
         manifest: Any = json.loads(content)

@@ -1,4 +1,4 @@
-"""What every field of manifest.json must be: checked once, so that whoever reads a manifest can rely on its types."""
+"""Checks of the fields of manifest.json, done once on reading, so that all other code can rely on its types."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, get_args
+
+from stream.forest.trees import Library
 
 Check: TypeAlias = tuple[Callable[[Any], bool], str]  # whether a value passes, and what it must be
 
 OWN_PATH: Final = "manifest.json"
-WHOLE_BELOW: Final = 1 << 53  # integers from here on are not the same number to every reader of JSON
-PATH_BYTES_MAX: Final = 255  # what every file system takes for one name
-SHADOWS_MAX: Final = 64  # beyond, a share of them is told no better, and the search and whoever opens the bundle wait
+WHOLE_BELOW: Final = 1 << 53  # JSON readers differ on integers from here on
+PATH_BYTES_MAX: Final = 255  # of one name, on any file system
+SHADOWS_MAX: Final = 64  # more would not sharpen the shares, and slow down search and opening
 SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
 def wrong_field(manifest: Mapping[str, Any]) -> str | None:
-    """Say which field is absent or not what it must be, and what it must be; None where all are good."""
+    """The first bad or absent field and what it must be; None where all are good."""
     absent = sorted(FIELDS.keys() - manifest.keys())
     if absent:
         return f"lacks {', '.join(absent)}"
@@ -40,12 +42,12 @@ def _is_number(value: object) -> bool:
 
 
 def _is_text(value: object) -> bool:
-    """Whether it is a text that UTF-8 can spell: JSON can hold half of a surrogate pair."""
+    """Whether it is a text that UTF-8 can encode: JSON can hold half of a surrogate pair."""
     return isinstance(value, str) and not any("\ud800" <= c <= "\udfff" for c in value)
 
 
 def _is_name(value: object) -> bool:
-    """Whether it can be part of a key on the models topic, as the builder asks it."""
+    """Whether it can be part of a key on the models topic, as the build requires."""
     return isinstance(value, str) and bool(value) and value.isprintable() and "/" not in value
 
 
@@ -59,7 +61,7 @@ def _is_object(value: object, **checks: Check) -> bool:
 
 
 def _is_inside(path: str) -> bool:
-    """Whether a path stays in the bundle's folder, on any system, and is spelt in the one way."""
+    """Whether a path stays in the bundle's folder, on any system, and is in normal form."""
     if not path.isprintable() or "\\" in path or len(path.encode()) > PATH_BYTES_MAX:  # NUL is not printable
         return False
     parts = PurePosixPath(path)
@@ -68,7 +70,7 @@ def _is_inside(path: str) -> bool:
 
 
 def are_files(value: object) -> bool:
-    """Whether it is what `files` of a manifest must be: paths inside the bundle, each with its digest and size."""
+    """Whether it maps paths inside the bundle to digest and size."""
     if not isinstance(value, dict) or not all(map(_is_inside, value)):
         return False
     folders = {str(folder) for path in value for folder in PurePosixPath(path).parents}
@@ -100,7 +102,7 @@ FIELDS: Final[Mapping[str, Check]] = {
     "model_id": NAME,
     "model_version": NAME,
     "revision": _whole_from(1),
-    "library": _one_of("xgboost", "lightgbm"),
+    "library": _one_of(*get_args(Library)),
     "library_version": TEXT,
     "objective": TEXT,
     "link": TEXT,

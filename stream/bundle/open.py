@@ -1,4 +1,4 @@
-"""A bundle on disk -> PublishedModel, checked by digest and memory-mapped, so that processes of a host share one copy."""
+"""A bundle on disk -> PublishedModel, checked by digest and memory-mapped: processes of a host share one copy."""
 
 from __future__ import annotations
 
@@ -9,17 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stream.bundle.gate.kept_probes import PROBES, check_probes, kept_probes, mismatch
-from stream.bundle.manifest import (
-    FEATURES,
-    LEAF_MATRIX,
-    MANIFEST,
-    MODEL_FILES,
-    POLICY,
-    Manifest,
-    check_files,
-    read_manifest,
-)
-from stream.bundle.read_model import read_model
+from stream.bundle.manifest import FEATURES, LEAF_MATRIX, MANIFEST, POLICY, Manifest, check_files, read_manifest
+from stream.bundle.read_model import MODEL_FILES, read_model
 from stream.bundle.shadows.models import stored_shadows
 from stream.errors import CorruptionError, InvalidDecision
 from stream.events import BundleIdentity
@@ -33,18 +24,18 @@ from stream.recourse.rules.policy import Policy, read_policy
 
 
 def open_bundle(folder: Path, *, verify: bool = True) -> PublishedModel:
-    """Open the bundle in `folder`. `verify` compares every file with its digest and computes the kept probes again.
+    """Open the bundle in `folder`. `verify` compares every file with its digest and recomputes the kept probes.
 
-    A bundle that another `engine_version` built opens: it holds inputs, and each record names the engine that answered.
+    Bundles of any `engine_version` open: they hold inputs, and each record names the engine that answered.
     Raises: BundleUnavailable where there is none, CorruptionError where it is not what was built, ConfigurationError
-    where its format is not ours, MachineMismatch where this machine computes something else than the builder's.
+    for another bundle format, MachineMismatch where this machine computes something else than the builder's.
     """
     manifest, bundle_sha256 = read_manifest(folder)
     if verify:
         check_files(folder, manifest)
     built_with = manifest["probes"]["library_version"]
     forest, _ = read_model(folder / _model_file(manifest), trees=manifest["trees"], missing=manifest["missing"])
-    if forest.digest != manifest["forest_sha256"]:  # though its bytes are the ones that were built
+    if forest.digest != manifest["forest_sha256"]:  # from the very bytes that were built
         raise mismatch(forest, "reads another forest out of the model file than", str(folder), built_with)
     policy = read_policy(_text(folder, manifest, POLICY))
     rules = rules_for(forest, _text(folder, manifest, FEATURES))
@@ -53,7 +44,9 @@ def open_bundle(folder: Path, *, verify: bool = True) -> PublishedModel:
         check_probes(forest, link_of(forest), kept, where=str(folder), built_with=built_with)
     arrays = _arrays(folder, manifest, LEAF_MATRIX)
     matrix = stored_matrix(arrays, forest, rules, sign=policy.sign, where=str(folder))
-    _check_said(folder, manifest, _follows(manifest, forest, rules, policy, matrix) | {"probes.rows": len(kept)})
+    _check_fields(
+        folder, manifest, _derived_fields(manifest, forest, rules, policy, matrix) | {"probes.rows": len(kept)}
+    )
     shadows = stored_shadows(folder, manifest, forest, rules)
     return published_model(
         identity=identity_of(manifest, bundle_sha256),
@@ -68,14 +61,14 @@ def open_bundle(folder: Path, *, verify: bool = True) -> PublishedModel:
     )
 
 
-def _follows(
+def _derived_fields(
     manifest: Manifest, forest: Forest, rules: FeatureRules, policy: Policy, matrix: LeafMatrix
 ) -> dict[str, Any]:
-    """What the manifest must say, as it follows from the bundle's other files; a dot leads into an object of it."""
+    """Fields of the manifest as derived from the bundle's other files; a dot leads into an object."""
     link = link_of(forest)
     try:
         cutoff = link.cutoff(manifest["threshold"], manifest["threshold_scale"], policy.approve)
-    except InvalidDecision as error:  # decisions bring thresholds too
+    except InvalidDecision as error:  # also raised for thresholds of decisions
         message = f"{MANIFEST} of the bundle has a threshold that decides nothing: {error}; build the bundle again"
         raise CorruptionError(message) from error
     return {
@@ -93,19 +86,19 @@ def _follows(
     }
 
 
-def _check_said(folder: Path, manifest: Manifest, follows: dict[str, Any]) -> None:
-    """Raise CorruptionError for the first field that is not what follows from the files."""
-    for field, due in follows.items():
-        said: Any = manifest
+def _check_fields(folder: Path, manifest: Manifest, derived: dict[str, Any]) -> None:
+    """Raise CorruptionError for the first field that differs from the files."""
+    for field, expected in derived.items():
+        found: Any = manifest
         for key in field.split("."):
-            said = said[key]
-        if said != due:
+            found = found[key]
+        if found != expected:
             message = f"{folder / MANIFEST}: {field} is not what follows from the other files; build or fetch the bundle again"
             raise CorruptionError(message)
 
 
 def identity_of(manifest: Manifest, bundle_sha256: str) -> BundleIdentity:
-    """What an audit record calls the bundle."""
+    """The bundle's identity in audit records."""
     files = manifest["files"]
     return {
         "bundle_sha256": bundle_sha256,

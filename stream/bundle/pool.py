@@ -1,6 +1,6 @@
 """The training pool: a table in a file -> one float64 row per person, aligned with the model's features by name.
 
-Messages name the file, the column and the row, and never what is in a cell: it is a person's.
+Messages name the file, the column and the row, never the content of a cell: it is personal data.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from stream.forest.trees import Forest, Word
 from stream.recourse.rules.feature_rule import FeatureRule
 from stream.recourse.rules.features import FeatureRules
 
-NO_VALUE: Final = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")  # how a CSV says missing
+NO_VALUE: Final = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")  # missing, in a CSV
 CSV_SUFFIXES: Final = (".csv", ".csv.gz")
 PARQUET_SUFFIXES: Final = (".parquet", ".pq")
 NO_DOUBLE: Final = "; if it is a category, list its words as `categories` in features.toml"
@@ -42,8 +42,8 @@ Rows = npt.NDArray[np.float64]
 class Pool:
     """The pool as the model takes it. rows (n, features) float64, NaN for missing; `ignored` columns were not used.
 
-    target: the target column as a pyarrow array (n,); claims: what the lender's scorer gave (n,) float64, NaN where a
-    cell is empty. Each is None where no such column was named.
+    target: the target column as a pyarrow array (n,); claims: the lender's scores (n,) float64, NaN for an empty
+    cell. Each is None where no such column was named.
     """
 
     rows: Rows
@@ -55,7 +55,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """Which columns to read: the model's features, those of them that hold words, and the two that are no features."""
+    """The columns to read: features, those of them that hold words, and the two others."""
 
     features: tuple[str, ...]
     worded: frozenset[str]
@@ -77,7 +77,7 @@ def read_pool(
     claim_column: str | None = None,
     missing: float | None = None,
 ) -> Pool:
-    """Read a CSV, gzipped CSV or Parquet file; words become their codes, and what equals `missing` in float32 is NaN.
+    """Read a CSV, gzipped CSV or Parquet file; words become codes, and numbers equal to `missing` in float32 become NaN.
 
     Raises: ConfigurationError that names the file and the column.
     """
@@ -102,7 +102,7 @@ def read_pool(
         numbers = _numbers(path, name, column, hints[name])
         if rules.codes[j] is None:
             rows[:, j] = _without_sentinel(numbers, missing)
-        else:  # a category that looks like the sentinel is a category, as it is in a decision
+        else:  # a category equal to the sentinel stays a category, as in a decision
             rows[:, j] = _codes(path, rules, j, numbers.tolist(), (np.nan, np.nan if missing is None else missing))
     others = (target_column, claim_column)
     return Pool(
@@ -115,7 +115,7 @@ def read_pool(
 
 
 def check_range(forest: Forest, pool: Pool, path: Path) -> None:
-    """Raises: ConfigurationError for a number beyond those that the model computes with, as its library refuses it."""
+    """Raises: ConfigurationError for a number beyond the range of the model's floats, which its library refuses."""
     for name, column in zip(forest.features, pool.rows.T, strict=True):
         with np.errstate(over="ignore"):
             beyond = np.isinf(column.astype(forest.dtype))
@@ -219,7 +219,7 @@ def _numbers(path: Path, name: str, column: Any, hint: str) -> Rows:  # noqa: AN
 
 
 def _without_sentinel(numbers: Rows, missing: float | None) -> Rows:
-    """The numbers with one NaN for all that is missing: it has many bit patterns, and XGBoost may be told a number."""
+    """The numbers with one bit pattern of NaN for missing values, the sentinel among them."""
     given = numbers.copy()
     given[np.isnan(numbers)] = np.nan
     if missing is not None:
@@ -237,11 +237,11 @@ def _words(path: Path, name: str, column: Any) -> list[str | None]:  # noqa: ANN
     return words
 
 
-def _codes(path: Path, rules: FeatureRules, j: int, said: Sequence[Any], no_value: Sequence[Any]) -> Rows:
-    """Turn categories, words or numbers, into codes. What is in `no_value` is missing, unless it is a category."""
+def _codes(path: Path, rules: FeatureRules, j: int, cells: Sequence[Any], no_value: Sequence[Any]) -> Rows:
+    """Turn categories, words or numbers, into codes. Values in `no_value` are missing unless they are categories."""
     known: Mapping[Any, float] = rules.codes[j] or {}
     code_of = {None: np.nan, **dict.fromkeys(no_value, np.nan), **known}
-    values = [np.nan if value != value else value for value in said]  # noqa: PLR0124 - one NaN, which is found by identity
+    values = [np.nan if value != value else value for value in cells]  # noqa: PLR0124 - one NaN, found by identity
     unknown = [place for place, value in enumerate(values) if value not in code_of]
     if unknown:
         count = len({values[place] for place in unknown})

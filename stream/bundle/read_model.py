@@ -1,22 +1,23 @@
-"""A model file of either library -> Forest, told apart by its suffix, and read in each way that its trees may be meant."""
+"""A model file -> Forest: its suffix names the library. Where it leaves a choice of trees, each choice is read."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
-from stream.bundle.manifest import MODEL_FILES
 from stream.errors import ConfigurationError, ModelRefused
-from stream.forest.lightgbm.reader import read_lightgbm
+from stream.forest.libraries import LIBRARIES, ModelLibrary
 from stream.forest.trees import Forest, TreesUsed
-from stream.forest.xgboost.reader import read_xgboost
 
-CHOICES: tuple[TreesUsed, ...] = ("best", "all")
+CHOICES: Final[tuple[TreesUsed, ...]] = ("best", "all")
+_BY_SUFFIX: Final = {suffix: library for library in LIBRARIES.values() for suffix in library.suffixes}
+MODEL_FILES: Final = {suffix: f"model{suffix}" for suffix in _BY_SUFFIX}  # by suffix, the model's name in a bundle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Readings:
-    """A model file as it may be meant. `chosen` is None where the file leaves a choice that nobody made."""
+class ModelReadings:
+    """A model file read with each choice of trees. `chosen` is None where the file leaves a choice that nobody made."""
 
     model: bytes
     chosen: Forest | None
@@ -24,16 +25,16 @@ class Readings:
 
     @property
     def any_forest(self) -> Forest:
-        """One of them: names, words and objective are the same in all."""
+        """Any of them: names, words and objective are the same in all."""
         return self.chosen or next(iter(self.others.values()))
 
     def other_than(self, trees: TreesUsed | None) -> dict[TreesUsed, Forest]:
-        """What was read with the trees that are not used."""
+        """The forests of the choices other than `trees`."""
         return {choice: forest for choice, forest in self.others.items() if choice != trees}
 
 
-def read_every_way(path: Path, *, trees: TreesUsed | None, missing: float | None, claimed: bool) -> Readings:
-    """Read a model file; where `claimed`, which is when claims can tell, with the other choice of trees as well.
+def read_choices(path: Path, *, trees: TreesUsed | None, missing: float | None, claimed: bool) -> ModelReadings:
+    """Read a model file; where claims can decide between the choices of trees (`claimed`), with each of them.
 
     Raises: as `read_model` does; without claims, also where the file leaves a choice that nobody made.
     """
@@ -46,45 +47,52 @@ def read_every_way(path: Path, *, trees: TreesUsed | None, missing: float | None
             read = {choice: read_model(path, trees=choice, missing=missing) for choice in CHOICES}
         except ModelRefused:
             raise refusal from None  # it was not about the trees
-        return Readings(model=read["all"][1], chosen=None, others={choice: one[0] for choice, one in read.items()})
+        return ModelReadings(model=read["all"][1], chosen=None, others={choice: one[0] for choice, one in read.items()})
     others: dict[TreesUsed, Forest] = {}
-    if claimed and trees is not None and path.suffix.lower() != ".txt":  # a LightGBM file holds no other choice
+    if claimed and trees is not None and library_of(path, str(path)).chooses_trees:
         other = CHOICES[1 - CHOICES.index(trees)]
         others = {other: read_model(path, trees=other, missing=missing)[0]}
-    return Readings(model=model, chosen=forest, others=others)
+    return ModelReadings(model=model, chosen=forest, others=others)
 
 
 def read_model(path: Path, *, trees: TreesUsed | None, missing: float | None = None) -> tuple[Forest, bytes]:
-    """The forest in a model file, and the file's content. `missing` is the number that XGBoost is told to take for none.
+    """The forest in a model file, and the file's content. `missing` is the number that XGBoost takes for missing.
 
-    Raises: ModelRefused where it holds what we cannot reproduce, ConfigurationError where it cannot be read or where
-    its library knows no such number.
+    Raises: ModelRefused where the model cannot be reproduced, ConfigurationError where the file cannot be read or its
+    library takes no such number.
     """
-    if path.suffix.lower() not in MODEL_FILES:
-        message = f"model file {path} is none of .json, .ubj (XGBoost) and .txt (LightGBM); save it as one of these"
-        raise ModelRefused(message)
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        message = f"model file {path} cannot be read: {error.strerror or error}"
-        raise ConfigurationError(message) from error
+    name = f"model file {path}"
+    library_of(path, name)
+    content = read_file(path, name)
     return forest_in(content, path, trees=trees, missing=missing), content
 
 
+def read_file(path: Path, name: str) -> bytes:
+    """The content of an input file. Raises: ConfigurationError, calling the file `name`."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        message = f"{name} cannot be read: {error.strerror or error}"
+        raise ConfigurationError(message) from error
+
+
 def forest_in(content: bytes, path: Path, *, trees: TreesUsed | None, missing: float | None = None) -> Forest:
-    """The forest in the content of a model file; `path` gives its form by its suffix. Raises: as `read_model`."""
-    suffix = path.suffix.lower()
-    if suffix != ".txt":
-        return read_xgboost(content, ubj=suffix == ".ubj", trees=trees, missing=missing)
-    if missing is not None:
+    """The forest in the content of a model file; the suffix of `path` gives its form. Raises: as `read_model`."""
+    library = library_of(path, f"model file {path}")
+    if missing is not None and not library.takes_missing:
         message = (
-            f"--missing {missing:g}: LightGBM knows no number that stands for missing; leave it out, and leave such cells "
+            f"--missing {missing:g}: {library.title} knows no number that stands for missing; leave it out, and leave such cells "
             "of the pool empty where the model was trained on empty ones"
         )
         raise ConfigurationError(message)
-    try:
-        text = content.decode()
-    except UnicodeDecodeError as error:
-        message = f"LightGBM model refused: {path} is not text; give the file that save_model('model.txt') wrote"
-        raise ModelRefused(message) from error
-    return read_lightgbm(text, trees=trees)
+    return library.read(content, str(path), trees=trees, missing=missing)
+
+
+def library_of(path: Path, name: str) -> ModelLibrary:
+    """The library that writes files of this suffix. Raises: ModelRefused, calling the file `name`, where none does."""
+    library = _BY_SUFFIX.get(path.suffix.lower())
+    if library is None:
+        known = " and ".join(f"{', '.join(one.suffixes)} ({one.title})" for one in LIBRARIES.values())
+        message = f"{name} is none of {known}; save it as one of these"
+        raise ModelRefused(message)
+    return library

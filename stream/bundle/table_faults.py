@@ -1,4 +1,4 @@
-"""What may be said of a table that cannot be read: why, and never what is in its cells."""
+"""Why a table cannot be read, without the content of its cells."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ REASON_CHARACTERS_MAX: Final = 300
 
 
 def without_cells(error: Exception) -> str:
-    """Say why, in one line; what pyarrow quotes of the content is masked.
+    """The error in one line, with quoted content masked.
 
-    Raise the new error `from None`, for the cause repeats the content.
+    Raise the new error `from None`, because the cause repeats the content.
     """
     if isinstance(error, UnicodeDecodeError):
         return "it is not UTF-8 text"

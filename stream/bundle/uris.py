@@ -1,4 +1,4 @@
-"""Addresses as they may be shown: without user, password and query, however malformed they are."""
+"""Addresses masked for messages: without user, password and query, even if malformed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _AUTHORITY_END: Final = re.compile(r"[/?#]")
 
 
 def without_secrets(address: str) -> str:
-    """Mask all that stands before the last @, whole as it is, and all that follows ? or #; keep the rest.
+    """Mask everything before the last @ and everything after ? or #; keep the rest.
 
-    Nothing is parsed, so that nothing malformed gets through: a password may hold any of the characters that end one.
+    Nothing is parsed, so nothing malformed leaks: a password may contain any delimiter.
     """
     found = _SCHEME.match(address)
     scheme = found.group() if found else ""

@@ -12,7 +12,8 @@ from stream.bundle.build import DECISION_BYTES_MAX, MODEL_ID, RECORD_BYTES_MAX, 
 from stream.bundle.manifest import read_manifest
 from stream.bundle.manifest_fields import SHADOWS_MAX
 from stream.bundle.open import open_bundle
-from stream.cli.bundle_report import built_for_machines, built_for_people, facts, probes_told
+from stream.bundle.read_model import read_file
+from stream.cli.bundle_report import built_for_machines, built_for_people, facts, probes_line
 from stream.errors import ConfigurationError
 from stream.recourse.search.shadows import SEARCHED_SHARE
 
@@ -59,16 +60,16 @@ class ManyPaths(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Say the option before each of its words, as click wants it."""
-        told: list[str] = []
+        words: list[str] = []
         of_many = has_word = False
         for word in args:
             if word.startswith("-"):
                 of_many, has_word = word.partition("=")[0] == self.MANY, "=" in word
             elif of_many:
-                told += [self.MANY] if has_word else []
+                words += [self.MANY] if has_word else []
                 has_word = True
-            told.append(word)
-        return super().parse_args(ctx, told)
+            words.append(word)
+        return super().parse_args(ctx, words)
 
 
 @bundle.command(cls=ManyPaths, epilog=BUILD_EXAMPLE, short_help="Build a bundle from a model and its training pool.")
@@ -185,7 +186,7 @@ def show(*, folder: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"bundle_sha256": digest, "manifest": manifest}, sort_keys=True))
         return
-    for line in (*facts(manifest, digest), probes_told(manifest)):
+    for line in (*facts(manifest, digest), probes_line(manifest)):
         click.echo(line)
 
 
@@ -220,11 +221,7 @@ class Progress:
 def _secret(path: Path | None) -> bytes | None:
     if path is None:
         return None
-    try:
-        secret = path.read_bytes().strip()
-    except OSError as error:
-        message = f"--reference-key-file {path} cannot be read: {error.strerror or error}"
-        raise ConfigurationError(message) from error
+    secret = read_file(path, f"--reference-key-file {path}").strip()
     if not secret:
         message = f"--reference-key-file {path} is empty"
         raise ConfigurationError(message)

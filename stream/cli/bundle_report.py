@@ -1,4 +1,4 @@
-"""What `coach bundle` says of a bundle: lines for people, one object for machines."""
+"""The report of `coach bundle`: lines for people, one JSON object for machines."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any, Final, Literal
 
 from stream.bundle.advice.claims import ClaimReport
 from stream.bundle.advice.pool_rank import PoolRank
-from stream.bundle.advice.unsaid import Unsaid
+from stream.bundle.advice.undeclared import Undeclared
 from stream.bundle.advice.untrue_ratios import UntrueRatio
-from stream.bundle.build import Built
+from stream.bundle.build import BuiltBundle
 from stream.bundle.gate.probe import ProbeReport
 from stream.bundle.gate.probe_rows import ProbeKind
 from stream.bundle.manifest import Manifest
@@ -16,7 +16,7 @@ from stream.forest.trees import TreesUsed
 
 MEGABYTE: Final = 1e6
 PROBABILITY_LINKS: Final = frozenset({"logistic", "hinge"})  # all others predict something else
-WHAT_WAS_ASKED: Final[dict[ProbeKind, str]] = {
+PROBE_WORDS: Final[dict[ProbeKind, str]] = {
     "pool": "of the pool",
     "threshold": "around thresholds",
     "category": "on categories",
@@ -26,16 +26,16 @@ WHAT_WAS_ASKED: Final[dict[ProbeKind, str]] = {
 }
 
 
-def built_for_machines(built: Built) -> dict[str, Any]:
-    """One JSON object."""
+def built_for_machines(built: BuiltBundle) -> dict[str, Any]:
+    """The JSON object of a finished build."""
     report = built.probe
     return {
         "bundle": str(built.folder),
         "bundle_sha256": built.bundle_sha256,
         "manifest": built.manifest,
-        "ignored_columns": list(built.ignored_columns),
-        "unlabelled": list(built.unlabelled),
-        "unproven_words": list(built.unproven_words),
+        "ignored_columns": list(built.advice.ignored_columns),
+        "unlabelled": list(built.advice.unlabelled),
+        "unproven_words": list(built.advice.unproven_words),
         "probe": {
             "rows": report.rows,
             **{f"{kind}_rows": count for kind, count in report.counts.items()},
@@ -52,27 +52,33 @@ def built_for_machines(built: Built) -> dict[str, Any]:
             "library_version": report.library_version,
         },
         "claims": None
-        if built.claims is None
-        else {"column": built.claims.column, "scale": built.claims.scale, "rows": built.claims.rows},
-        "trees_by_claims": built.trees_by_claims,
+        if built.advice.claims is None
+        else {
+            "column": built.advice.claims.column,
+            "scale": built.advice.claims.scale,
+            "rows": built.advice.claims.rows,
+        },
+        "trees_by_claims": built.advice.trees_by_claims,
         "unsaid": {
-            "missing": [{"number": one.number, "columns": list(one.columns)} for one in built.unsaid.missing],
-            "in_place_differs": built.unsaid.in_place_differs,
+            "missing": [
+                {"number": one.number, "columns": list(one.columns)} for one in built.advice.undeclared.missing
+            ],
+            "in_place_differs": built.advice.undeclared.in_place_differs,
         },
         "untrue_ratios": [
             {"feature": one.feature, "driver": one.driver, "differ": one.differ, "known": one.known}
-            for one in built.untrue_ratios
+            for one in built.advice.untrue_ratios
         ],
         "pool_rank": None
-        if built.rank is None
-        else {"column": built.rank.column, "auc": built.rank.auc, "why_not": built.rank.why_not},
+        if built.advice.rank is None
+        else {"column": built.advice.rank.column, "auc": built.advice.rank.auc, "why_not": built.advice.rank.why_not},
     }
 
 
-def built_for_people(built: Built) -> list[str]:
-    """Its lines."""
+def built_for_people(built: BuiltBundle) -> list[str]:
+    """The lines of a finished build."""
     report = built.probe
-    compared = ", ".join(f"{count:,} {WHAT_WAS_ASKED[kind]}" for kind, count in report.counts.items() if count)
+    compared = ", ".join(f"{count:,} {PROBE_WORDS[kind]}" for kind, count in report.counts.items() if count)
     others = {"in words": report.word_rows, "in integers": report.integer_rows, "at leaves": report.leaf_rows}
     compared += "".join(f", {rows:,} {what}" for what, rows in others.items() if rows)
     lines = [
@@ -80,56 +86,58 @@ def built_for_people(built: Built) -> list[str]:
         *facts(built.manifest, built.bundle_sha256),
         _fact("compared", f"{report.rows:,} rows with {report.library} {report.library_version}, every bit equal:"),
         _fact("", compared),
-        *_not_asked(report),
+        *_not_compared(report),
     ]
-    if built.claims is not None:
-        lines += _claims(built.claims, built.manifest["trees"] if built.trees_by_claims else None)
-    lines += _unsaid(built.unsaid, built.manifest["pool"]["rows"])
-    lines += [line for one in built.untrue_ratios for line in _untrue_ratio(one)]
-    if built.rank is not None:
-        lines += _rank(built.rank)
-    if built.ignored_columns:
-        lines.append(_fact("not used", f"the pool's columns {', '.join(built.ignored_columns)}"))
-    if built.unproven_words:
-        told = "taken from features.toml, not in the model file; --claim-column proves their order"
-        lines.append(_fact("words", f"of {', '.join(built.unproven_words)}: {told}"))
-    if built.unlabelled:
-        lines.append(_fact("no label", f"{', '.join(built.unlabelled)}: letters will call them so; give each a label"))
+    if built.advice.claims is not None:
+        lines += _claims(built.advice.claims, built.manifest["trees"] if built.advice.trees_by_claims else None)
+    lines += _undeclared(built.advice.undeclared, built.manifest["pool"]["rows"])
+    lines += [line for one in built.advice.untrue_ratios for line in _untrue_ratio(one)]
+    if built.advice.rank is not None:
+        lines += _rank(built.advice.rank)
+    if built.advice.ignored_columns:
+        lines.append(_fact("not used", f"the pool's columns {', '.join(built.advice.ignored_columns)}"))
+    if built.advice.unproven_words:
+        text = "taken from features.toml, not in the model file; --claim-column proves their order"
+        lines.append(_fact("words", f"of {', '.join(built.advice.unproven_words)}: {text}"))
+    if built.advice.unlabelled:
+        lines.append(
+            _fact("no label", f"{', '.join(built.advice.unlabelled)}: letters will call them so; give each a label")
+        )
     return lines
 
 
-def _not_asked(report: ProbeReport) -> list[str]:
-    """What the gate's bounds cut, and what no row comes to."""
-    told = {
+def _not_compared(report: ProbeReport) -> list[str]:
+    """What the gate's bounds left out, and what no row reaches."""
+    text = {
         "splits beyond the gate's bound": report.splits_left_out,
         "codes at splits beyond the gate's bound": report.codes_left_out,
         "leaves beyond the gate's bound": report.leaves_left_out,
         "splits that no row comes to": report.splits_unreachable,
         "leaves that no row comes to": report.leaves_unreachable,
     }
-    said = ", ".join(f"{count:,} {what}" for what, count in told.items() if count)
-    return [_fact("not compared", said)] if said else []
+    listed = ", ".join(f"{count:,} {what}" for what, count in text.items() if count)
+    return [_fact("not compared", listed)] if listed else []
 
 
 def _claims(claims: ClaimReport, trees: TreesUsed | None) -> list[str]:
-    told = f"{claims.rows:,} of column {claims.column} ({claims.scale}), every bit equal"
-    lines = [_fact("claims", told)]
+    text = f"{claims.rows:,} of column {claims.column} ({claims.scale}), every bit equal"
+    lines = [_fact("claims", text)]
     if trees is not None:
         lines.append(_fact("", f"they tell which trees are meant: --trees {trees}"))
     return lines
 
 
-def _unsaid(unsaid: Unsaid, rows: int) -> list[str]:
+def _undeclared(undeclared: Undeclared, rows: int) -> list[str]:
     lines = []
-    for one in unsaid.missing:
+    for one in undeclared.missing:
         looks = (
             f"{one.number:g} looks like a number for missing in the pool's column{'s' if len(one.columns) > 1 else ''}"
         )
         remedy = f"say --missing {one.number:g}, or list it as no_record in features.toml, or prove with --claim-column that it is none"
-        told = f"XGBoost's file does not say what the decider passes as missing=: {remedy}"
-        lines += [_fact("missing?", f"{looks} {', '.join(one.columns)};"), _fact("", told)]
-    if unsaid.in_place_differs:
-        differs = f"scores of XGBClassifier (inplace_predict) are rounded otherwise in {unsaid.in_place_differs:,} of {_plural(rows, 'row')}"
+        text = f"XGBoost's file does not say what the decider passes as missing=: {remedy}"
+        lines += [_fact("missing?", f"{looks} {', '.join(one.columns)};"), _fact("", text)]
+    if undeclared.in_place_differs:
+        differs = f"scores of XGBClassifier (inplace_predict) are rounded otherwise in {undeclared.in_place_differs:,} of {_plural(rows, 'row')}"
         lines.append(_fact("DART", f"{differs}: compare your decider's with --claim-column"))
     return lines
 
@@ -168,8 +176,7 @@ def facts(manifest: Manifest, digest: str) -> list[str]:
         _fact("model", f"{manifest['model_id']} {manifest['model_version']} revision {manifest['revision']}"),
         _fact("trained by", f"{writer}, {manifest['objective']}, {_plural(manifest['trees_used'], 'tree')}"),
         _fact(
-            "accepts",
-            f"{side} {_scale(manifest)} {manifest['threshold']:g} (margin {manifest['cutoff_margin']:.9g})",
+            "accepts", f"{side} {_scale(manifest)} {manifest['threshold']:g} (margin {manifest['cutoff_margin']:.9g})"
         ),
         _fact("features", f"{len(manifest['features'])}"),
         *([] if missing is None else [_fact("missing", f"NaN, and {missing:g} as the decider's XGBoost is told")]),
@@ -192,11 +199,11 @@ def _shadows(manifest: Manifest) -> list[str]:
     ]
 
 
-def probes_told(manifest: Manifest) -> str:
+def probes_line(manifest: Manifest) -> str:
     """The line of `show` about the probes."""
     probes = manifest["probes"]
-    told = f"{_plural(probes['rows'], 'row')} computed here, every bit as {manifest['library']} {probes['library_version']} gave it"
-    return _fact("probes", told)
+    text = f"{_plural(probes['rows'], 'row')} computed here, every bit as {manifest['library']} {probes['library_version']} gave it"
+    return _fact("probes", text)
 
 
 def _plural(count: int, noun: str) -> str:

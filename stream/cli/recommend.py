@@ -112,8 +112,8 @@ def _answer(row: Row, model: PublishedModel) -> Answer | None:
         raise row.decision
     named = (row.decision.model_id, row.decision.model_version)
     if named != (model.identity["model_id"], model.identity["model_version"]):
-        msg = f"it names model {shown(' '.join(named))}, which this bundle is not"
-        raise ModelNotPublished(msg)
+        message = f"it names model {shown(' '.join(named))}, which this bundle is not"
+        raise ModelNotPublished(message)
     if not row.decided:
         return answer_if_declined(row.decision, model)
     return None if row.decision.outcome == "approved" else answer(row.decision, model)

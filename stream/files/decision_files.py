@@ -42,7 +42,7 @@ _AVRO_FILE_FAULTS: Final = (*LIBRARY_FAULTS, zlib.error, lzma.LZMAError, SchemaP
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One row of a file: the decision, or why it is none. `decided` says whether the row brought its own outcome."""
+    """One row of a file: the decision, or the error. `decided`: whether the row has its own outcome."""
 
     name: str  # the decision_id, else the row number from 0
     decision: Decision | PoisonError
@@ -58,7 +58,7 @@ class FlatRows:
     model_version: str
     features: tuple[str, ...]
     words: Mapping[str, tuple[str, ...]]
-    passed_over: frozenset[str] = frozenset()  # columns that are none of a decision's, whatever their names
+    passed_over: frozenset[str] = frozenset()  # columns to ignore, even if named like a decision's field
 
 
 def read_rows(path: Path, flat: FlatRows) -> Iterator[Row]:
@@ -68,15 +68,15 @@ def read_rows(path: Path, flat: FlatRows) -> Iterator[Row]:
     or a column's name is a misspelt `policy_overrides`. (In JSONL and Avro, where each row has its own, the row is at fault.)
     """
     if not path.is_file():
-        msg = f"there is no file {path}"
-        raise ConfigurationError(msg)
+        message = f"there is no file {path}"
+        raise ConfigurationError(message)
     in_cells = path.name.lower().endswith(_TABLES)
     try:
         for number, fields in enumerate(_records(path, flat)):
             yield fields if isinstance(fields, Row) else _row(number, fields, flat, in_cells=in_cells)
     except (OSError, ValueError, pa.ArrowException) as error:
-        msg = f"cannot read {path}: {without_cells(error)}"
-        raise ConfigurationError(msg) from None  # the cause repeats the content
+        message = f"cannot read {path}: {without_cells(error)}"
+        raise ConfigurationError(message) from None  # the cause repeats the content
 
 
 def _records(path: Path, flat: FlatRows) -> Iterator[Mapping[str, Any] | Row]:
@@ -89,8 +89,8 @@ def _records(path: Path, flat: FlatRows) -> Iterator[Mapping[str, Any] | Row]:
         return _table(pyarrow.parquet.ParquetFile(path, page_checksum_verification=True), path, flat)
     if name.endswith((".csv", ".csv.gz")):
         return _csv(path, flat)
-    msg = f"{path}: the name must end in .csv, .csv.gz, .parquet, .jsonl or .avro"
-    raise ConfigurationError(msg)
+    message = f"{path}: the name must end in .csv, .csv.gz, .parquet, .jsonl or .avro"
+    raise ConfigurationError(message)
 
 
 def _json_lines(path: Path) -> Iterator[Mapping[str, Any] | Row]:
@@ -109,10 +109,10 @@ def _json_lines(path: Path) -> Iterator[Mapping[str, Any] | Row]:
 def _json_line(line: bytes, lines: BinaryIO) -> Mapping[str, Any]:
     if len(line) <= LINE_BYTES_MAX:
         return json_object(line)
-    while line and not line.endswith(b"\n"):  # pass over the rest of it, or it would count as rows of its own
+    while line and not line.endswith(b"\n"):  # skip the rest, or it would count as rows
         line = lines.readline(LINE_BYTES_MAX)
-    msg = f"the line has more than {LINE_BYTES_MAX} bytes"
-    raise MalformedRecord(msg)
+    message = f"the line has more than {LINE_BYTES_MAX} bytes"
+    raise MalformedRecord(message)
 
 
 def _avro(path: Path) -> Iterator[Mapping[str, Any]]:
@@ -120,12 +120,12 @@ def _avro(path: Path) -> Iterator[Mapping[str, Any]]:
         try:
             for record in fastavro.reader(file):
                 if not isinstance(record, dict):
-                    msg = "its records are not Avro records"
-                    raise ValueError(msg)  # noqa: TRY004  (said as "cannot read" below, with the path)
+                    message = "its records are not Avro records"
+                    raise ValueError(message)  # noqa: TRY004  (reported as "cannot read" below, with the path)
                 yield record
         except _AVRO_FILE_FAULTS as error:
-            msg = f"cannot read {path}: it is no whole Avro object container file ({type(error).__name__})"
-            raise ConfigurationError(msg) from None
+            message = f"cannot read {path}: it is no whole Avro object container file ({type(error).__name__})"
+            raise ConfigurationError(message) from None
 
 
 def _csv(path: Path, flat: FlatRows) -> Iterator[Mapping[str, Any] | Row]:
@@ -152,7 +152,7 @@ def _csv(path: Path, flat: FlatRows) -> Iterator[Mapping[str, Any] | Row]:
 
 
 def _cells(column: pa.Array, name: str, flat: FlatRows) -> pa.Array:
-    """Turn the words for "missing" into nulls, but those that are a category of this very column."""
+    """Turn the words for "missing" into nulls, unless they are a category of the column."""
     missing = [word for word in _MISSING_WORDS if word not in flat.words.get(name, ())]
     return pc.if_else(pc.is_in(column, pa.array(missing)), None, column)
 
@@ -174,7 +174,7 @@ def _as_numbers(column: pa.Array) -> pa.Array:
 
 
 def _doubles(column: pa.Array) -> tuple[pa.Array, list[int]]:
-    """Read texts as doubles; give the places of those that are no number, which become nulls."""
+    """Texts as doubles, and the places of those that are no number, which become nulls."""
     try:
         return column.cast(pa.float64()), []
     except pa.ArrowInvalid:
@@ -212,15 +212,15 @@ def _rows_of(batch: pa.RecordBatch) -> Iterator[Mapping[str, Any]]:
 
 def _check_columns(names: list[str], path: Path, flat: FlatRows) -> None:
     if twice := {name for name in names if names.count(name) > 1}:
-        msg = f"{path} has two columns of the name {min(twice)}"
-        raise ConfigurationError(msg)
+        message = f"{path} has two columns of the name {min(twice)}"
+        raise ConfigurationError(message)
     flat_rows = "features" not in names or "features" in flat.features
     if flat_rows and (absent := [f for f in flat.features if f not in names]):
-        msg = f"{path} has no column for these features of the model: {', '.join(absent[:5])}"
-        raise ConfigurationError(msg)
-    if flat_rows and (said := misspelt(unused(names, _foreign(flat)))):
-        msg = f"{path}: {said}"
-        raise ConfigurationError(msg)
+        message = f"{path} has no column for these features of the model: {', '.join(absent[:5])}"
+        raise ConfigurationError(message)
+    if flat_rows and (correction := misspelt(unused(names, _foreign(flat)))):
+        message = f"{path}: {correction}"
+        raise ConfigurationError(message)
 
 
 def _row(number: int, fields: Mapping[str, Any], flat: FlatRows, *, in_cells: bool) -> Row:
@@ -238,8 +238,8 @@ def _row(number: int, fields: Mapping[str, Any], flat: FlatRows, *, in_cells: bo
         }
         not_used = unused(fields, _foreign(flat))
     try:
-        if said := misspelt(not_used):
-            raise InvalidDecision(said)
+        if correction := misspelt(not_used):
+            raise InvalidDecision(correction)
         if in_cells and not _is_whole(fields, flat) and isinstance(cell := own.get(OVERRIDES), str):
             whole[OVERRIDES] = overrides_of(cell)
         return Row(name=name, decision=decision_of(whole, timed=False), decided=decided, not_used=not_used)
@@ -248,14 +248,14 @@ def _row(number: int, fields: Mapping[str, Any], flat: FlatRows, *, in_cells: bo
 
 
 def _faulty(number: int, fields: Mapping[str, Any], column: str, flat: FlatRows) -> Row:
-    """A row of a CSV file with a text where a number is due."""
+    """A row of a CSV file with a text in place of a number."""
     name, decided = _named(number, _own(fields, flat))
     fault = WrongFeatureType if column in flat.features else InvalidDecision
     return Row(name=name, decision=fault(f"column {column} of row {number} (from 0) is no number"), decided=decided)
 
 
 def _named(number: int, own: Mapping[str, Any]) -> tuple[str, bool]:
-    """What a row is called, and whether it brought its own outcome."""
+    """A row's name, and whether it has its own outcome."""
     given = own.get("decision_id")
     return str(number if given is None else given), own.get("outcome") is not None
 
@@ -265,7 +265,7 @@ def _is_whole(fields: Mapping[str, Any], flat: FlatRows) -> bool:
 
 
 def _own(fields: Mapping[str, Any], flat: FlatRows) -> Mapping[str, Any]:
-    """A decision's own fields of a row: all of a whole decision, and of a flat row those that are no features."""
+    """The decision's fields of a row: all of a whole decision, the non-features of a flat row."""
     if _is_whole(fields, flat):
         return fields
     foreign = _foreign(flat)
@@ -273,7 +273,7 @@ def _own(fields: Mapping[str, Any], flat: FlatRows) -> Mapping[str, Any]:
 
 
 def _foreign(flat: FlatRows) -> frozenset[str]:
-    """Columns that are no field of a decision, whatever their names."""
+    """Columns that are never a decision's field, whatever their names."""
     return flat.passed_over.union(flat.features)
 
 

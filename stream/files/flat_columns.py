@@ -1,7 +1,7 @@
-"""The columns of flat rows: which are a decision's own, which are of no use, and which are overrides that are misspelt.
+"""The columns of flat rows: a decision's own, unused ones, and misspelt overrides.
 
-A column of no use is passed over, and whoever reads the file is told. A misspelt `policy_overrides` is refused
-instead: without it the person would be told to change what the override says cannot change.
+Unused columns are skipped and reported. A misspelt `policy_overrides` is refused instead: without it the person would be
+advised to change what the override says cannot change.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ OWN_COLUMNS: Final = (
     "threshold_scale", "product", "jurisdiction", OVERRIDES,
 )  # fmt: skip
 _MEANT: Final = ("policyoverrides", "overrides")
-_CLOSE: Final = 0.85  # of letters in common: `overide` is close, a lender's own `manual_override` is not
+_CLOSE: Final = 0.85  # share of common letters: `overide` is close, a lender's own `manual_override` is not
 _CLOSE_CHARACTERS_MAX: Final = 64  # the comparison is quadratic, and a name may have a million characters
 
 
 def unused(names: Iterable[str], foreign: Collection[str]) -> tuple[str, ...]:
-    """The columns that are nothing of a flat row: neither in `foreign` (features, columns passed over) nor its own."""
+    """The unused columns: neither in `foreign` (features, columns passed over) nor a decision's own."""
     return tuple(name for name in names if name not in foreign and name not in OWN_COLUMNS)
 
 
 def misspelt(names: Iterable[str]) -> str | None:
-    """Say of the first of `names` that looks like `policy_overrides` what it should be; None if none does."""
+    """Correct the first of `names` that looks like `policy_overrides`; None if none does."""
     for name in names:
         if _is_close(name):
             return (
@@ -40,7 +40,7 @@ def misspelt(names: Iterable[str]) -> str | None:
 
 
 def overrides_of(cell: str) -> Mapping[str, Any] | None:
-    """Read the overrides in a cell of a table: one JSON object, or nothing but blanks for none.
+    """The overrides in a cell of a table: one JSON object; None for a blank cell.
 
     Raises: MalformedRecord, which does not repeat the cell.
     """
@@ -49,8 +49,8 @@ def overrides_of(cell: str) -> Mapping[str, Any] | None:
     try:
         return json_object(cell.encode())
     except MalformedRecord:
-        msg = f'column {OVERRIDES} is no JSON object such as {{"income": "immutable"}}, or has a key twice'
-        raise MalformedRecord(msg) from None  # the cause speaks of a whole decision
+        message = f'column {OVERRIDES} is no JSON object such as {{"income": "immutable"}}, or has a key twice'
+        raise MalformedRecord(message) from None  # the cause is about a whole decision
 
 
 def _is_close(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""What `--output` names: a file that comes into being whole, or a device, or standard output."""
+"""The target of `--output`: a file that appears whole or not at all, a device, or standard output."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ Write: TypeAlias = Callable[[bytes], None]
 
 @contextmanager
 def written(output: Path | None) -> Iterator[Write]:
-    """Give what writes to `output`, standard output where it is None.
+    """A function that writes to `output`, standard output where it is None.
 
-    A regular file is written beside its place and renamed at the end: on any failure what was there stays as it was.
+    A regular file is written beside its place and renamed at the end: on any failure the old content stays.
     Raises: ConfigurationError, also from the writing, where it cannot be written.
     """
     if output is None:
         yield _writer(sys.stdout.buffer, "standard output")
-        with _told("standard output"):
+        with _write_errors("standard output"):
             sys.stdout.buffer.flush()
         return
     name = f"--output {output}"
     place = _checked(output, name)
     replaces = not place.exists() or place.is_file()
-    draft = place.with_name(f".coach-{secrets.token_hex(8)}.part") if replaces else place  # a device stays itself
-    with _told(name):
+    draft = place.with_name(f".coach-{secrets.token_hex(8)}.part") if replaces else place  # a device is not replaced
+    with _write_errors(name):
         file = draft.open("xb" if replaces else "wb")
     try:
         yield _writer(file, name)
-        with _told(name):
+        with _write_errors(name):
             file.close()
             if replaces:
                 if place.exists():
                     shutil.copymode(place, draft)
                 draft.replace(place)
     finally:
-        with suppress(OSError):  # what could not be written has been told
+        with suppress(OSError):  # already reported by the writing itself
             file.close()
         if replaces:
             draft.unlink(missing_ok=True)
 
 
 def _checked(output: Path, name: str) -> Path:
-    """The place itself, links followed."""
-    with _told(name):
+    """The path with links resolved."""
+    with _write_errors(name):
         place = output.resolve()
         if place.is_dir():
             message = f"{name} is a folder; name a file"
@@ -63,15 +63,15 @@ def _checked(output: Path, name: str) -> Path:
 
 def _writer(file: IO[bytes], name: str) -> Write:
     def write(content: bytes) -> None:
-        with _told(name):
+        with _write_errors(name):
             file.write(content)
 
     return write
 
 
 @contextmanager
-def _told(name: str) -> Iterator[None]:
-    """Turn what the operating system refuses into one line; a reader that left ends the command as click ends it."""
+def _write_errors(name: str) -> Iterator[None]:
+    """Turn an OSError into a one-line error, but leave a closed pipe to click."""
     try:
         yield
     except BrokenPipeError:

@@ -1,8 +1,8 @@
-"""The model's cells: per feature, the values that no split of the model tells apart, and missing as its own.
+"""The model's cells: per feature, sets of values that no split tells apart, with missing as a cell of its own.
 
-Of a number these are the intervals between consecutive thresholds, of a category the sets of codes that every split
-lists together or not at all. Two rows in the same cells reach the same leaves, so a comparator is nothing more to us
-than its cells: targets and ledgers are made from them alone, and no value of a real person can leak through either.
+For a number these are the intervals between consecutive thresholds, for a category the sets of codes that every split lists
+together or not at all. Rows in the same cells reach the same leaves, so a comparator is reduced to its cells: targets and
+ledgers are computed from them alone, and no value of a real person can leak through either.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from stream.events import CellInterval
 from stream.forest.trees import CATEGORY, ENDS_OF_ZERO, ZERO_IS_MISSING, Forest
 
-NOT_A_CODE = -1  # what a number that is no code of a category is read as
+NOT_A_CODE = -1  # stands for a number that is no code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CodeCells:
-    """The cells of a category. Shapes: codes (listed,) int64, ascending: all that a split lists; cell (listed,) int32.
+    """The cells of a category. Shapes: codes (listed,) int64, ascending: every code that a split lists; cell (listed,) int32.
 
-    Cells are numbered by their least code; `others`, the next number, is the cell of all codes that no split lists.
+    Cells are numbered by their least code; `others`, the next number, is the cell of all unlisted codes.
     """
 
     codes: NDArray[np.int64]
@@ -48,11 +48,13 @@ class Cells:
     dtype: np.dtype[Any]
     missing: float | None = None
     codes: tuple[CodeCells | None, ...] | None = None  # per feature, None for a number; None: all are numbers
-    zero_is_cell: tuple[bool, ...] | None = None  # per feature: whether what rounds to zero has a cell of its own
-    insides: dict[tuple[int, int], float] = field(default_factory=dict, repr=False)  # what `inside` has found
+    zero_is_cell: tuple[bool, ...] | None = (
+        None  # per feature: whether values that round to zero have a cell of their own
+    )
+    insides: dict[tuple[int, int], float] = field(default_factory=dict, repr=False)  # cache of `inside`
 
     def of(self, rows: NDArray[np.float64]) -> NDArray[np.int32]:
-        """Find each value's cell. Shapes: rows (n, features) float64 -> (n, features) int32."""
+        """The cell of each value. Shapes: rows (n, features) float64 -> (n, features) int32."""
         cells = np.empty(rows.shape, np.int32)
         read, is_missing = self._as_read(rows)
         for j in range(len(self.thresholds)):
@@ -60,7 +62,7 @@ class Cells:
         return cells
 
     def cell(self, j: int, value: float) -> int:
-        """Find the cell that the model puts `value` of feature j into."""
+        """The cell of `value` of feature j."""
         number = self.read(value)
         if self.category(j) is not None:
             return int(self.of_column(j, np.array([value]))[0])
@@ -69,15 +71,15 @@ class Cells:
         return self.interval_of(j, value)
 
     def interval_of(self, j: int, value: float) -> int:
-        """Find the cell of a number among those of numbers, be it the sentinel or not."""
+        """The interval that a number falls into, even if it is the sentinel."""
         return int(np.searchsorted(self.thresholds[j], self.read(value), self._side))
 
     def of_column(self, j: int, values: NDArray[np.float64]) -> NDArray[np.int32]:
-        """Find the cell of each value of feature j. Shapes: (n,) float64 -> (n,) int32."""
+        """The cell of each value of feature j. Shapes: (n,) float64 -> (n,) int32."""
         return self._cells_of(j, *self._as_read(values))
 
     def _as_read(self, values: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        """Values as the model reads them, and which of them are missing to it."""
+        """Values as the model reads them, and which of them it takes as missing."""
         with np.errstate(over="ignore"):
             read = values.astype(self.dtype)
         return read, np.isnan(read) if self.missing is None else np.isnan(read) | (read == self.missing)
@@ -108,32 +110,32 @@ class Cells:
         return np.where(is_code, column, NOT_A_CODE).astype(np.int64)
 
     def read(self, value: float) -> np.floating:
-        """Give a number as the model reads it; past the range of its floats that is inf, as for the libraries."""
+        """A number as the model reads it; inf beyond the range of its floats, as in the libraries."""
         with np.errstate(over="ignore"):
             number: np.floating = self.dtype.type(value)
         return number
 
     def next_to(self, value: float, *, upward: bool) -> float:
-        """Give the next number that the model tells from `value`, as the shortest decimal that it reads as that."""
+        """The next number that the model distinguishes from `value`, as the shortest decimal for it."""
         return _shortest(_next(self.read(value), upward=upward))
 
     def category(self, j: int) -> CodeCells | None:
-        """Give the cells of feature j as those of a category; None where the model splits on it as a number, or never."""
+        """The cells of feature j as a category; None where the model splits on it as a number, or never."""
         return None if self.codes is None else self.codes[j]
 
     def count(self, j: int) -> int:
-        """Count the cells of feature j, that of missing values included."""
+        """Number of cells of feature j, that of missing values included."""
         own = self.category(j)
         if own is not None:
             return own.others + 2
         return len(self.thresholds[j]) + 2 if len(self.thresholds[j]) else 1
 
     def is_missing(self, j: int, cell: int) -> bool:
-        """Whether that cell of feature j is the one of missing values."""
+        """Whether a cell of feature j is that of missing values."""
         return self.count(j) > 1 and cell == self.count(j) - 1
 
     def interval(self, j: int, cell: int) -> CellInterval:
-        """Give the ends of a number's cell; None is unbounded."""
+        """The ends of a number's cell; None is unbounded."""
         t = self.thresholds[j]
         return {
             "low": float(t[cell - 1]) if cell > 0 else None,
@@ -142,14 +144,14 @@ class Cells:
         }
 
     def listed(self, j: int, cell: int) -> list[int]:
-        """Give the codes of a category's cell, ascending; none for the cell of what no split lists."""
+        """The codes of a category's cell, ascending; none for the cell of unlisted codes."""
         own = self.category(j)
         return [] if own is None else own.codes[own.cell == cell].tolist()
 
     def smallest(self, j: int, cell: int) -> float:
-        """Give the least value of a number's cell, as the shortest decimal that the model reads as it; -inf if unbounded.
+        """The least value of a number's cell, as the shortest decimal that the model reads as it; -inf if unbounded.
 
-        Of a cell of zero that is 0.0, whatever else rounds to it.
+        0.0 for the cell of zero, whatever else rounds to it.
         """
         if cell == 0:
             return -math.inf
@@ -159,9 +161,9 @@ class Cells:
         return _shortest(t if self.threshold_is_low else _next(t, upward=True))
 
     def largest(self, j: int, cell: int) -> float:
-        """Give the greatest value of a number's cell, as the shortest decimal that the model reads as it; inf if unbounded.
+        """The greatest value of a number's cell, as the shortest decimal that the model reads as it; inf if unbounded.
 
-        Of a cell of zero that is 0.0, whatever else rounds to it.
+        0.0 for the cell of zero, whatever else rounds to it.
         """
         if cell >= len(self.thresholds[j]):
             return math.inf
@@ -174,7 +176,7 @@ class Cells:
         return self.zero_is_cell is not None and self.zero_is_cell[j] and cell == self.interval_of(j, 0.0)
 
     def inside(self, j: int, cell: int) -> float:
-        """Give any value of a cell, NaN for that of missing: all of them reach the same leaves. Each is looked for once."""
+        """Any value of a cell, NaN for that of missing: all of them reach the same leaves. Cached."""
         known = self.insides.get((j, cell))
         if known is None:
             known = self.insides[j, cell] = self._inside(j, cell)
@@ -187,7 +189,7 @@ class Cells:
         if own is None:
             ends = ((self.smallest(j, cell), True), (self.largest(j, cell), False))
             inward = [(end, self.next_to(end, upward=upward)) for end, upward in ends if math.isfinite(end)]
-            tried = [value for pair in inward for value in pair] or [0.0, 1.0]  # the sentinel can be in the way, once
+            tried = [value for pair in inward for value in pair] or [0.0, 1.0]  # one candidate may be the sentinel
         elif cell == own.others:
             taken = {*own.codes.tolist(), self.missing}
             tried = [float(next(code for code in count_from() if code not in taken))]
@@ -197,7 +199,7 @@ class Cells:
 
 
 def _next(number: np.floating, *, upward: bool) -> np.floating:
-    with np.errstate(over="ignore"):  # beyond the largest there is inf
+    with np.errstate(over="ignore"):  # inf lies beyond the largest
         beyond: np.floating = np.nextafter(number, type(number)(np.inf if upward else -np.inf))
     return beyond
 

@@ -1,11 +1,11 @@
-"""From a threshold to the margin at which a model's decision turns, by asking the model's own link."""
+"""From a threshold to the margin at which a model's decision changes, through the model's own link."""
 
 from __future__ import annotations
 
 import math
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 
@@ -14,22 +14,45 @@ from stream.events import ThresholdScale
 from stream.forest.trees import Bools, Floats
 
 Approve: TypeAlias = Literal["above", "below"]
-Range: TypeAlias = Literal["unit", "positive", "any"]  # what a link gives: within 0 .. 1, above 0, any finite number
+Range: TypeAlias = Literal[
+    "unit", "positive", "any"
+]  # of a link's predictions: within 0 .. 1, above 0, any finite number
 
 CUTOFFS_KEPT = 256  # thresholds remembered per link; events rarely bring more than a handful
-_GRID = 4096  # margins asked at once while a cutoff is searched for: 3 rounds for float32, 6 for float64
+_GRID = 4096  # margins per round of the search for a cutoff: 3 rounds for float32, 6 for float64
+
+
+class Link(Protocol):
+    """A library's link for one objective. Thread-safe."""
+
+    @property
+    def name(self) -> str:
+        """Its name in published records."""
+        ...
+
+    def probabilities(self, margins: Floats) -> Floats:
+        """The library's predictions at these margins. Shapes: (n,) -> (n,), both in the forest's dtype."""
+        ...
+
+    def cutoff(self, threshold: float, scale: ThresholdScale, approve: Approve) -> float:
+        """The margin at which the model accepts.
+
+        above: the smallest margin m whose prediction (or m itself, on scale margin) is >= threshold; below: the
+        largest with <= threshold. The threshold is compared as a double.
+        Raises: InvalidDecision where no prediction can be compared with the threshold: on scale probability it must
+        lie strictly between 0 and 1 (logistic links), above 0 (exponential ones) or be finite (all others), on scale
+        margin it must be finite.
+        """
+        ...
 
 
 class Cutoffs:
     """Finds the cutoffs of one link, and remembers them."""
 
     def __init__(
-        self,
-        predict: Callable[[Floats], Floats],
-        dtype: type[np.float32 | np.float64],
-        link_range: Range = "unit",
+        self, predict: Callable[[Floats], Floats], dtype: type[np.float32 | np.float64], link_range: Range = "unit"
     ) -> None:
-        """`predict` is the link: it rises with the margin, margins of `dtype` in, predictions of `link_range` out."""
+        """`predict`: the link, rising, from margins in `dtype` to predictions in `link_range`."""
         self._predict = predict
         self._dtype = dtype
         self._range: Range = link_range

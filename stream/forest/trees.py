@@ -11,15 +11,15 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NoReturn, TypeAlias
+from typing import Any, Final, Literal, NoReturn, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from stream.errors import ModelRefused
 
-Library: TypeAlias = Literal["xgboost", "lightgbm"]
-Word: TypeAlias = str | float  # a category as the training data said it
+Library: TypeAlias = Literal["xgboost", "lightgbm"]  # each has its record in `forest/libraries.py`
+Word: TypeAlias = str | float  # a category in the training data
 Operator: TypeAlias = Literal["<", "<="]
 TreesUsed: TypeAlias = Literal["best", "all"]
 Int32s: TypeAlias = npt.NDArray[np.int32]
@@ -29,11 +29,16 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 Floats: TypeAlias = npt.NDArray[Any]  # float32 or float64, as the forest's dtype says
 
 NUMBER, ZERO_IS_MISSING, CATEGORY = 0, 1, 2  # kinds of split; a leaf is a NUMBER
-ZERO_REACH = float(np.float32(1e-35))  # nearer to zero than this is zero for LightGBM (kZeroThreshold, a float32)
+ZERO_REACH = float(np.float32(1e-35))  # LightGBM's kZeroThreshold, a float32: values within it count as zero
 ENDS_OF_ZERO = (math.nextafter(-ZERO_REACH, -math.inf), ZERO_REACH)  # each the greatest value of its cell
 BITS = 32  # of a word of `category_bits`
+# The dtype in which each library adds and compares, and the comparison that sends a number to the left.
+ARITHMETIC: Final[dict[Library, tuple[np.dtype[Any], Operator]]] = {
+    "xgboost": (np.dtype(np.float32), "<"),
+    "lightgbm": (np.dtype(np.float64), "<="),
+}
 CODES_MAX = 1 << 24  # of one feature: float32, in which XGBoost holds codes, counts no further
-INSIDE = -1  # marks what a node does not have: a leaf's feature and children, a split's slot, a root's parent
+INSIDE = -1  # for what a node lacks: a leaf's feature and children, a split's slot, a root's parent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,16 +73,16 @@ class Forest:
     """
 
     library: Library
-    library_version: str  # of the writer, as far as the file says; "" where it does not
+    library_version: str  # of the writer; "" where the file does not say
     objective: str
     features: tuple[str, ...]
     operator: Operator
     dtype: np.dtype[Any]  # float32 for XGBoost, float64 for LightGBM: rows are cast to it before they are compared
     base_margin: np.floating[Any]  # added before the first tree
-    link_line: str  # what the library makes its link of: LightGBM's line of the objective, XGBoost's name of it
+    link_line: str  # the library's source of the link: LightGBM's line of the objective, XGBoost's name
     averages: bool  # LightGBM's rf: its link takes the margin divided by the number of trees
-    missing: float | None  # the number that the decider tells XGBoost to take for missing, besides NaN
-    is_category: tuple[bool, ...]  # per feature: whether the file says that it holds codes of categories
+    missing: float | None  # the number that the decider passes to XGBoost as missing, besides NaN
+    is_category: tuple[bool, ...]  # per feature: whether it holds codes of categories
     words: tuple[tuple[Word, ...] | None, ...]  # per feature: the training categories by code; None: not in the file
     first_node: Int32s
     split_feature: Int32s  # -1 at a leaf
@@ -105,7 +110,7 @@ class Forest:
 
     @property
     def trees(self) -> int:
-        """Number of trees that are summed."""
+        """Number of trees."""
         return len(self.first_node) - 1
 
     def thresholds(self, feature: int) -> Floats:
@@ -126,23 +131,9 @@ class Forest:
 
 
 _ARRAYS = (
-    "first_node",
-    "split_feature",
-    "threshold",
-    "left",
-    "right",
-    "default_left",
-    "node_id",
-    "leaf_slot",
-    "parent",
-    "depth",
-    "kind",
-    "category_start",
-    "category_bits",
-    "first_leaf",
-    "leaf_id",
-    "leaf_node",
-    "weight",
+    *("first_node", "split_feature", "threshold", "left", "right", "default_left"),
+    *("node_id", "leaf_slot", "parent", "depth", "kind", "category_start"),
+    *("category_bits", "first_leaf", "leaf_id", "leaf_node", "weight"),
 )
 
 
@@ -169,7 +160,7 @@ def _digest(forest: Forest) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """What a model file says besides its trees, as `Forest` has it."""
+    """The content of a model file besides its trees; fields as in `Forest`."""
 
     library: Library
     library_version: str
@@ -183,14 +174,13 @@ class Kind:
     missing: float | None = None
 
 
-def plant(saved: Sequence[Sequence[SavedNode]], kind: Kind) -> Forest:
-    """Lay out trees, each a list of nodes with its root first, as one Forest. Nodes that no path reaches are dropped.
+def build_forest(saved: Sequence[Sequence[SavedNode]], kind: Kind) -> Forest:
+    """Build a Forest from trees, each a list of nodes with its root first. Nodes that no path reaches are dropped.
 
     Raises: ModelRefused where the links of a tree form none, where it splits on a feature that does not exist or on
     one feature both as a number and as a category, and where a threshold or a leaf is not finite.
     """
-    xgboost = kind.library == "xgboost"
-    dtype: np.dtype[Any] = np.dtype(np.float32 if xgboost else np.float64)
+    dtype, operator = ARITHMETIC[kind.library]
     rows: list[tuple[SavedNode, int, int, int, int]] = []  # node, left, right, parent, depth
     first_node = [0]
     for tree in saved:
@@ -218,7 +208,7 @@ def plant(saved: Sequence[Sequence[SavedNode]], kind: Kind) -> Forest:
         features=kind.features,
         is_category=kind.is_category,
         words=kind.words,
-        operator="<" if xgboost else "<=",
+        operator=operator,
         dtype=dtype,
         base_margin=dtype.type(kind.base_margin),
         first_node=np.array(first_node, np.int32),

@@ -32,10 +32,10 @@ Rows: TypeAlias = npt.NDArray[np.float64]
 
 
 class Splits(NamedTuple):
-    """The splits of a forest in the form that numba takes as one argument; shapes as in `Forest`."""
+    """The splits of a forest as one argument for numba; shapes as in `Forest`."""
 
     or_equal: bool
-    numbers_only: bool  # spares most forests a look at `kind`
+    numbers_only: bool  # most forests then skip the look at `kind`
     first_node: Int32s
     feature: Int32s
     threshold: Floats
@@ -54,11 +54,7 @@ def leaf_slots(forest: Forest, rows: Rows) -> Int32s:
     Shapes: rows (rows, features) float64 in the model's feature order, NaN for missing -> (rows, trees) int32.
     """
     slots = np.empty((len(rows), forest.trees), np.int32)
-    _walk(
-        as_compared(forest, rows),
-        splits_of(forest),
-        slots,
-    )
+    _walk(as_compared(forest, rows), splits_of(forest), slots)
     return slots
 
 
@@ -85,18 +81,12 @@ def margins(forest: Forest, slots: Int32s) -> Floats:
 def margins_of(forest: Forest, rows: Rows) -> Floats:
     """`margins(forest, leaf_slots(forest, rows))` without the array between them. Shapes: (rows, features) -> (rows,)."""
     total = np.empty(len(rows), forest.dtype)
-    _score(
-        as_compared(forest, rows),
-        splits_of(forest),
-        forest.weight,
-        forest.base_margin,
-        total,
-    )
+    _score(as_compared(forest, rows), splits_of(forest), forest.weight, forest.base_margin, total)
     return total
 
 
 def leaf_ids(forest: Forest, slots: Int32s) -> Int32s:
-    """The library's own ids of these leaves, what its `pred_leaf` gives. Shapes as given."""
+    """The library's own ids of these leaves, as by `pred_leaf`. Shapes as given."""
     return forest.leaf_id[slots]
 
 
@@ -111,9 +101,9 @@ def decisive_nodes(forest: Forest, slots_a: Int32s, slots_b: Int32s) -> Int32s:
 
 
 def as_compared(forest: Forest, rows: Rows) -> Floats:
-    """The rows as the library compares them: in its dtype, past whose range lies inf, and NaN for the sentinel.
+    """The rows as the library compares them: in its dtype, inf beyond its range, and NaN for the sentinel.
 
-    Shapes as given. XGBoost casts before it looks for the sentinel, so its neighbours in float64 are it too.
+    Shapes as given. XGBoost casts before it compares with the sentinel, so neighbours in float64 count as the sentinel.
     """
     if rows.ndim != 2 or rows.shape[1] != len(forest.features):  # noqa: PLR2004  (rows by features)
         message = f"rows of shape {rows.shape} do not fit a forest of {len(forest.features)} features"
@@ -126,7 +116,7 @@ def as_compared(forest: Forest, rows: Rows) -> Floats:
 
 
 def splits_of(forest: Forest) -> Splits:
-    """What a walk reads of a forest."""
+    """The arrays that a walk reads."""
     return Splits(
         forest.operator == "<=",
         not forest.kind.any(),

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from stream.errors import ConfigurationError, InvalidDecision
 from stream.events import BundleIdentity, Decision, ThresholdScale
 from stream.forest.cells import Cells, cells_of
+from stream.forest.cutoffs import Link
 from stream.forest.ledger import LeafUnits, leaf_units
-from stream.forest.link import Link, link_of
+from stream.forest.link import link_of
 from stream.forest.trees import Forest
 from stream.recourse.comparators.leaf_matrix import LeafMatrix
 from stream.recourse.comparators.ranking import magnitudes_of

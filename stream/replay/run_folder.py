@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
+from stream.bundle.atomic_folder import atomic_file
 from stream.errors import ConfigurationError, CorruptionError, DiskUnavailable
 from stream.replay.judge.repeats import Keys, keys_from
 from stream.replay.report.tally import Tally, tally_of
@@ -184,19 +185,7 @@ def write_whole(path: Path, content: bytes) -> None:
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with draft.open("xb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
-        descriptor = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        atomic_file(path, content, draft=draft)
     except OSError as error:
         reason = f"{path} cannot be written: {error.strerror or type(error).__name__}; start this run again when it can"
         raise DiskUnavailable(reason) from error

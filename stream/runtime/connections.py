@@ -16,7 +16,7 @@ from stream.wire.framing import SINGLE_OBJECT, Framing
 from stream.wire.schema_files import RecordName
 
 if TYPE_CHECKING:
-    from stream.wire.registry.client import Registry
+    from stream.wire.registry.client import RegistryClient
 
 Result = TypeVar("Result")
 REGISTRY_AGAIN_S: Final = 0.5
@@ -75,14 +75,14 @@ def framing_of(settings: Settings, *, lookup_wait_s: float | None = None) -> Fra
     )
 
 
-def connect_registry(settings: Settings) -> Registry:
+def connect_registry(settings: Settings) -> RegistryClient:
     """Make the client of the schema registry; it connects on first use.
 
     Raises: ConfigurationError for a CA file that holds no certificate.
     """
-    from stream.wire.registry.client import Registry, RegistryAccess  # noqa: PLC0415 - as above
+    from stream.wire.registry.client import RegistryAccess, RegistryClient  # noqa: PLC0415 - as above
 
-    return Registry(
+    return RegistryClient(
         RegistryAccess(
             url=settings.schema_registry_url,
             username=settings.schema_registry_username,

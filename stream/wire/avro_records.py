@@ -1,11 +1,11 @@
 """Records to bytes and back: Avro single-object encoding, which is C3 01, the schema's fingerprint, and the body.
 
-Values are JSON-shaped dictionaries, the TypedDicts of stream/events.py; avro_shapes.py brings them into the shape that
-fastavro writes, and back. A framing for a schema registry goes around the same `encode_body` and `decode_body`.
+Values are JSON-shaped dictionaries, the TypedDicts of stream/events.py; avro_shapes.py converts them to the shape that
+fastavro writes, and back. Framing for a schema registry wraps the same `encode_body` and `decode_body`.
 
-fastavro trusts what it reads: it takes branch -1 of a union for the last one, and keeps the last of two equal keys. So
-what was read is written again. Bytes that differ then are either another valid form of the record (other writers split
-lists and maps into blocks) or no record at all: that is for `avro`, the slow and strict reference implementation, to say.
+fastavro trusts its input: it takes branch -1 of a union for the last one, and keeps the last of two equal keys. So every
+record read is written again. If the bytes differ, they are either another valid form of the record (other writers split
+lists and maps into blocks) or no record at all: `avro`, the slow and strict reference implementation, decides.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ReadRecord: TypeAlias = Callable[[bytes, int], dict[str, Any]]  # (the bytes, wh
 SINGLE_OBJECT_MARK: Final = b"\xc3\x01"
 REGISTRY_MARK: Final = b"\x00"
 HEADER_BYTES: Final = len(SINGLE_OBJECT_MARK) + FINGERPRINT_BYTES
-# All that fastavro and `avro` raise for values or bytes that are not of the schema.
+# Everything that fastavro and `avro` raise for values or bytes that do not fit the schema.
 LIBRARY_FAULTS: Final = (
     EOFError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, MemoryError, RecursionError,
     struct.error, SchemaResolutionError, AvroException,
@@ -46,13 +46,13 @@ LIBRARY_FAULTS: Final = (
 def encode(record: RecordName, value: Mapping[str, Any]) -> bytes:
     """Write a JSON-shaped record in single-object encoding. Equal values give equal bytes.
 
-    Raises: CorruptionError, which names the field, when the value does not fit the schema: a fault of ours.
+    Raises: CorruptionError, which names the field, when the value does not fit the schema, which is a bug.
     """
     return SINGLE_OBJECT_MARK + current_schemas()[record].fingerprint + encode_body(record, value)
 
 
 def decode(data: bytes) -> tuple[RecordName, dict[str, Any]]:
-    """Read a record in single-object encoding, by any schema that was ever published: (its name, its JSON shape).
+    """Read a record in single-object encoding, by any schema ever published: (its name, its JSON shape).
 
     Raises: MalformedRecord, UnknownSchema.
     """
@@ -69,7 +69,7 @@ def encode_body(record: RecordName, value: Mapping[str, Any]) -> bytes:
 
 
 def decode_body(schema: RecordSchema, data: bytes, start: int) -> dict[str, Any]:
-    """Read the Avro body that `schema` wrote and that begins at byte `start`, as the current schema has it.
+    """Read the Avro body that `schema` wrote, from byte `start` on, into the shape of the current schema.
 
     Raises: MalformedRecord.
     """
@@ -77,21 +77,21 @@ def decode_body(schema: RecordSchema, data: bytes, start: int) -> dict[str, Any]
 
 
 def schema_of(data: bytes) -> RecordSchema:
-    """Tell by the frame which schema a record in single-object encoding was written with.
+    """The schema that wrote a record in single-object encoding, by the fingerprint in its header.
 
     Raises: MalformedRecord when there is no such frame, UnknownSchema when `schemas/` does not hold it.
     """
     if not data.startswith(SINGLE_OBJECT_MARK) or len(data) < HEADER_BYTES:
         if data.startswith(REGISTRY_MARK):
-            msg = "the record is framed for a schema registry (it begins with 00), and none is set: set COACH_SCHEMA_REGISTRY_URL"
-            raise UnknownSchema(msg)
-        msg = f"{len(data)} bytes that do not begin with C3 01 and a schema fingerprint are no Avro record"
-        raise MalformedRecord(msg)
+            message = "the record is framed for a schema registry (it begins with 00), and none is set: set COACH_SCHEMA_REGISTRY_URL"
+            raise UnknownSchema(message)
+        message = f"{len(data)} bytes that do not begin with C3 01 and a schema fingerprint are no Avro record"
+        raise MalformedRecord(message)
     fingerprint = data[len(SINGLE_OBJECT_MARK) : HEADER_BYTES]
     schema = known_schemas().get(fingerprint)
     if schema is None:
-        msg = f"no schema of ours has the fingerprint {fingerprint.hex()}; write with a schema of schemas/"
-        raise UnknownSchema(msg)
+        message = f"no schema of ours has the fingerprint {fingerprint.hex()}; write with a schema of schemas/"
+        raise UnknownSchema(message)
     return schema
 
 
@@ -107,7 +107,7 @@ def _reader(fingerprint: bytes) -> ReadRecord:
 
 
 def writer_of(schema: RecordSchema) -> WriteRecord:
-    """Make the writer of bodies by one version of a schema."""
+    """A writer of bodies by one version of a schema."""
     shaped, parsed = to_avro(schema.document, schema.record), _parsed(schema)
 
     def write(value: Mapping[str, Any]) -> bytes:
@@ -115,14 +115,14 @@ def writer_of(schema: RecordSchema) -> WriteRecord:
         try:
             return _body(parsed, record)
         except LIBRARY_FAULTS:
-            msg = f"a record of ours does not fit its schema: {schema.record}{_misfit(parsed, record)}"
-            raise CorruptionError(msg) from None  # the libraries' messages repeat the value
+            message = f"a record of ours does not fit its schema: {schema.record}{_misfit(parsed, record)}"
+            raise CorruptionError(message) from None  # the libraries' messages repeat the value
 
     return write
 
 
 def reader_between(written: RecordSchema, current: RecordSchema) -> ReadRecord:
-    """Make the reader of bodies that one version of a schema wrote, into the shape of another version.
+    """A reader of bodies that one version of a schema wrote, into the shape of another version.
 
     Raises: ConfigurationError when the current version cannot read what the other one wrote.
     """
@@ -135,10 +135,10 @@ def reader_between(written: RecordSchema, current: RecordSchema) -> ReadRecord:
         body = data[start:]
         record, end = _record(parsed, None, body, written.record)
         if end != len(body):
-            msg = (
+            message = (
                 f"{written.record}: {len(body) - end} unknown bytes follow the record, which ends at byte {start + end}"
             )
-            raise MalformedRecord(msg)
+            raise MalformedRecord(message)
         again = _body(parsed, record)
         if again != body:
             _read_strictly(written, parsed, body, again)
@@ -162,7 +162,7 @@ def _body(parsed: dict[str, Any], record: object) -> bytes:
 def _record(parsed: dict[str, Any], resolved: dict[str, Any] | None, body: bytes, name: str) -> tuple[Any, int]:
     """Read what `parsed` wrote into the shape of `resolved`: (the record, where it ends).
 
-    A length or count costs no memory before its bytes are there, and no item of our schemas takes none.
+    A length or count allocates nothing before its bytes arrive, and every item of our schemas takes at least one byte.
     """
     file = BytesIO(body)
     try:
@@ -173,8 +173,8 @@ def _record(parsed: dict[str, Any], resolved: dict[str, Any] | None, body: bytes
         fault = "they end in the middle of it, or a length, branch or word is impossible"
     except LIBRARY_FAULTS as error:
         fault = type(error).__name__
-    msg = f"{name}: the {len(body)} bytes of the body are no record of this schema: {fault}"
-    raise MalformedRecord(msg)
+    message = f"{name}: the {len(body)} bytes of the body are no record of this schema: {fault}"
+    raise MalformedRecord(message)
 
 
 @cache
@@ -188,12 +188,12 @@ def _check_readable(written: RecordSchema, current: RecordSchema) -> None:
     checker = ReaderWriterCompatibilityChecker()  # type: ignore[no-untyped-call]
     verdict = checker.get_compatibility(_reference(current), _reference(written))
     if verdict.compatibility is not SchemaCompatibilityType.compatible:
-        msg = f"{current.where} cannot read what {written.where} wrote: {'; '.join(sorted(verdict.messages))}"
-        raise ConfigurationError(msg)
+        message = f"{current.where} cannot read what {written.where} wrote: {'; '.join(sorted(verdict.messages))}"
+        raise ConfigurationError(message)
 
 
 class _Strict(BinaryDecoder):
-    """The reference's decoder, counting the texts: of two equal keys only one would be left."""
+    """The reference decoder, counting texts: of two equal keys only one would survive."""
 
     texts = 0
 
@@ -203,9 +203,9 @@ class _Strict(BinaryDecoder):
 
 
 def _read_strictly(written: RecordSchema, parsed: dict[str, Any], body: bytes, again: bytes) -> None:
-    """Let `avro` read a body that fastavro writes otherwise; `again` is what fastavro made of it.
+    """Let `avro` judge a body that fastavro would write differently, as `again`.
 
-    Raises: MalformedRecord when `avro` refuses it or reads another record, or when a key comes twice.
+    Raises: MalformedRecord when `avro` refuses it or reads another record, or when a key is repeated.
     """
     reader = DatumReader(_reference(written))
     found, expected = _Strict(BytesIO(body)), _Strict(BytesIO(again))
@@ -214,20 +214,20 @@ def _read_strictly(written: RecordSchema, parsed: dict[str, Any], body: bytes, a
         reader.read(expected)
         same = _body(parsed, record) == again
     except LIBRARY_FAULTS as error:
-        msg = (
+        message = (
             f"{written.record}: the {len(body)} bytes of the body are no record of this schema: {type(error).__name__}"
         )
-        raise MalformedRecord(msg) from None
+        raise MalformedRecord(message) from None
     if found.texts != expected.texts:
-        msg = f"{written.record}: a key comes twice in a map"
-        raise MalformedRecord(msg)
+        message = f"{written.record}: a key comes twice in a map"
+        raise MalformedRecord(message)
     if not same:
-        msg = f"{written.record}: the body can be read in two ways"
-        raise MalformedRecord(msg)
+        message = f"{written.record}: the body can be read in two ways"
+        raise MalformedRecord(message)
 
 
 def _misfit(parsed: dict[str, Any], record: object) -> str:
-    """Name the field that does not fit, where fastavro can tell; never its value."""
+    """Name the field that does not fit, where fastavro knows it; never its value."""
     try:
         validate(record, parsed, strict=True)
     except ValidationError as error:

@@ -1,10 +1,10 @@
-"""Between a record's JSON shape and the one that fastavro takes, by functions compiled from the schema, once per schema.
+"""Converts records between their JSON shape and fastavro's, by functions compiled once per schema.
 
-What differs: an exact integer is a decimal string in JSON and bytes (two's complement, big-endian) in Avro; a time is
-RFC 3339 in JSON and milliseconds since 1970 in Avro; a record in a union stands beside its name, fastavro's own way to
-say which branch it is. A field marked `coachAbsent` is absent from JSON at its default: it came when bodies were hashed
-without it. What fastavro would let pass is looked at here too: a field too many, 1.5 for an integer, a
-number that is not finite or not of the size of its type, a truth value that is none, a text where a list should be.
+An exact integer is a decimal string in JSON and bytes (two's complement, big-endian) in Avro; a time is RFC 3339 in JSON
+and milliseconds since 1970 in Avro; a record in a union is paired with its name, as fastavro marks branches. A field marked
+`coachAbsent` is absent from JSON at its default: bodies were hashed without it before it existed. Values that fastavro
+would let pass are refused here: an unknown field, 1.5 for an integer, a number that is not finite or out of its type's
+range, a non-boolean for a boolean, a text for a list.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from stream.times import rfc3339, time_ms
 from stream.wire.schema_files import SchemaNode
 
 Step: TypeAlias = Callable[[Any], Any]  # a value, from one shape to the other
-Leaf: TypeAlias = Callable[[str, Any], Any]  # the same, told where the value is
+Leaf: TypeAlias = Callable[[str, Any], Any]  # likewise, with the path of the value
 
 EXACT_INTEGER_BYTES_MAX: Final = 512  # 2^-1074 to 2^1024 takes 263 bytes; the rest is room for sums
 _MARKS: Final = frozenset({"coachType", "logicalType"})
-_INT: Final = ("i", 1 << 31)  # how `array` names it, and its limit
+_INT: Final = ("i", 1 << 31)  # type code of `array`, and its limit
 _LONG: Final = ("q", 1 << 63)
 
 
 def to_avro(document: SchemaNode, record: str) -> Step:
-    """Compile a schema into the step from the JSON shape to fastavro's. The value that it is given stays as it is.
+    """Compile a schema into the step from the JSON shape to fastavro's. Its input is not modified.
 
-    The step raises CorruptionError, which names the field and not the value: what does not fit is a fault of ours.
+    The step raises CorruptionError, which names the field and not the value: a misfit is a bug.
     """
     return _Compiler(_TO_AVRO).step(document, record) or _same
 
@@ -41,14 +41,14 @@ def to_avro(document: SchemaNode, record: str) -> Step:
 def to_json(document: SchemaNode, record: str, *, finite: bool) -> Step:
     """Compile a schema into the step from fastavro's shape (read with `return_record_name`) to JSON's, in place.
 
-    `finite`: whether NaN and inf are refused, or left to a caller that has a better name for the fault.
+    `finite`: whether NaN and inf are refused, or left to a caller with a better error.
     The step raises MalformedRecord, which names the field and not the value.
     """
     return _Compiler(_TO_JSON if finite else _TO_JSON_ANY_NUMBER).step(document, record) or _same
 
 
 def plain_schema(node: SchemaNode) -> SchemaNode:
-    """Give a schema without marks: the libraries then leave times as numbers, which is exact, and both are faster."""
+    """A schema without marks: the libraries then keep times as numbers, which is exact and faster."""
     if isinstance(node, list):
         return [plain_schema(part) for part in node]
     if isinstance(node, dict):
@@ -60,7 +60,7 @@ def plain_schema(node: SchemaNode) -> SchemaNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Way:
-    """What one direction does. A kind is an Avro type, or what `coachType` or `logicalType` makes of it."""
+    """The steps of one direction. A kind is an Avro type, or its `coachType` or `logicalType`."""
 
     leaves: Mapping[str, Leaf]  # by kind; what is absent stays as it is
     columns: Mapping[str, Leaf]  # for a whole list of one kind: most of an audit record is such lists
@@ -71,7 +71,7 @@ class _Way:
 
 
 class _Compiler:
-    """Walks a schema once. `where` is the path of a node in the record; None is the step of what stays as it is."""
+    """Walks a schema once. `where`: the path of a node in the record; None: the step of unchanged values."""
 
     def __init__(self, way: _Way) -> None:
         self._way = way
@@ -79,7 +79,7 @@ class _Compiler:
         self._namespace = ""
 
     def step(self, node: SchemaNode, where: str) -> Step | None:
-        """Give the step of any schema node."""
+        """The step of any schema node."""
         node, kind = self._known(node)
         match kind:
             case "union":
@@ -136,8 +136,8 @@ class _Compiler:
                 step = self._way.branch(f"{self._namespace}.{node['name']}", step)
             for python_type in self._way.python_types[kind]:
                 if steps.setdefault(python_type, step) is not step:
-                    msg = f"{where}: two branches of the union have the JSON type {python_type.__name__}"
-                    raise TypeError(msg)
+                    message = f"{where}: two branches of the union have the JSON type {python_type.__name__}"
+                    raise TypeError(message)
 
         def convert(value: object) -> Any:  # noqa: ANN401  (as the branch has it)
             try:
@@ -154,13 +154,13 @@ def _same(value: Any) -> Any:  # noqa: ANN401  (whatever is given)
 
 
 def _unfit(where: str, what: str) -> NoReturn:
-    msg = f"a record of ours does not fit its schema: {where} {what}"
-    raise CorruptionError(msg)
+    message = f"a record of ours does not fit its schema: {where} {what}"
+    raise CorruptionError(message)
 
 
 def _malformed(where: str, what: str) -> NoReturn:
-    msg = f"{where} {what}"
-    raise MalformedRecord(msg)
+    message = f"{where} {what}"
+    raise MalformedRecord(message)
 
 
 def _write_record(schema: Mapping[str, Any], steps: dict[str, Step], where: str) -> Step:
@@ -234,7 +234,7 @@ def _write_doubles(where: str, values: list[Any]) -> array[float]:
 
 
 def _write_exact(where: str, text: object) -> bytes:
-    """Turn the one decimal form of an integer into as few bytes as hold it."""
+    """Encode the canonical decimal form of an integer in as few bytes as possible."""
     try:
         if type(text) is str and str(number := int(text)) == text:
             size = ((number if number >= 0 else ~number).bit_length() >> 3) + 1

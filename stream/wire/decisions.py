@@ -1,8 +1,7 @@
-"""Decisions as they arrive: bytes to `Decision`, from Avro or plain JSON, or a typed refusal.
+"""Incoming decisions: bytes to `Decision`, from Avro or plain JSON, or a typed refusal.
 
-What the rules are, and why, stands in schemas/README.md. A refusal names the field and never repeats its value: a
-decision is about a person, and messages go to logs and dead letters. Whether the features are those of the model is
-not asked here; that takes the model.
+schemas/README.md has the rules and their reasons. A refusal names the field and never repeats its value: a decision is
+about a person, and messages go to logs and dead letters. Features are checked against the model later, where it is known.
 """
 
 from __future__ import annotations
@@ -10,18 +9,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, Final, NoReturn, cast, get_args
+from typing import Any, Final, cast, get_args
 
-from stream.errors import (
-    InvalidDecision,
-    MalformedRecord,
-    NonFiniteFeature,
-    PoisonError,
-    UnknownOutcome,
-    WrongFeatureType,
-)
+from stream.errors import InvalidDecision, MalformedRecord, NonFiniteFeature, UnknownOutcome, WrongFeatureType
 from stream.events import Decision, DeclineBasis, Outcome, ThresholdScale, Value
 from stream.recourse.record.decision_record import decision_by_value
+from stream.strict_json import STRICT_JSON, DuplicateKeyError, NonFiniteNumberError
 from stream.times import time_ms
 from stream.wire.avro_records import REGISTRY_MARK, SINGLE_OBJECT_MARK
 from stream.wire.framing import SINGLE_OBJECT, Framing
@@ -46,29 +39,29 @@ def read_decision(
 ) -> Decision:
     """Read one decision: Avro as `framing` reads it from `topic`, or a plain JSON object in UTF-8.
 
-    `bytes_max`: what the topic takes; a longer value is refused unread.
+    `bytes_max` is the topic's limit; a longer value is refused unread.
     Raises: MalformedRecord, UnknownSchema, InvalidDecision or one of its branches; RegistryUnavailable.
     """
     if len(value) > bytes_max:
-        msg = f"the decision has {len(value)} bytes; at most {bytes_max} are allowed"
-        raise MalformedRecord(msg)
+        message = f"the decision has {len(value)} bytes; at most {bytes_max} are allowed"
+        raise MalformedRecord(message)
     if value.startswith((SINGLE_OBJECT_MARK, REGISTRY_MARK)):
         record, fields = framing.decode(value, topic=topic)
         if record != "Decision":
-            msg = f"the record is a {record} where a Decision was expected"
-            raise MalformedRecord(msg)
+            message = f"the record is a {record} where a Decision was expected"
+            raise MalformedRecord(message)
         return decision_of(fields)
     return decision_of(json_object(value))
 
 
 def decision_dict(decision: Decision) -> dict[str, Any]:
-    """Give the JSON shape of a decision, as `encode("Decision", ...)` takes it.
+    """The JSON shape of a decision, as `encode("Decision", ...)` takes it.
 
     Raises: InvalidDecision for an offline row without an event_time, which has no record on a topic.
     """
     if decision.event_time_ms is None:
-        msg = "decision: event_time is missing; a decision on a topic needs one"
-        raise InvalidDecision(msg)
+        message = "decision: event_time is missing; a decision on a topic needs one"
+        raise InvalidDecision(message)
     return {**decision_by_value(decision), "traceparent": decision.traceparent}
 
 
@@ -78,59 +71,49 @@ def json_object(value: bytes) -> dict[str, Any]:
     Raises: MalformedRecord.
     """
     if not value.lstrip(_BLANK).startswith(b"{"):
-        msg = f"the {len(value)} bytes are neither an Avro record (C3 01) nor a JSON object"
-        raise MalformedRecord(msg)
+        message = f"the {len(value)} bytes are neither an Avro record (C3 01) nor a JSON object"
+        raise MalformedRecord(message)
     try:
         text = value.decode()
-        parsed = _JSON.decode(text)
+        parsed = STRICT_JSON.decode(text)
         if "\\u" in text:  # only an escape can bring in half of a surrogate pair
             json.dumps(parsed, ensure_ascii=False).encode()
-    except PoisonError:
-        raise
+    except DuplicateKeyError:
+        message = "an object of the JSON decision has the same key twice"
+        raise MalformedRecord(message) from None
+    except NonFiniteNumberError as error:
+        message = f"the JSON decision holds {error.name}, which JSON does not have; a known-missing value is null"
+        raise MalformedRecord(message) from None
     except UnicodeError:
-        msg = "the JSON decision is not UTF-8, or escapes half of a surrogate pair"
-        raise MalformedRecord(msg) from None
+        message = "the JSON decision is not UTF-8, or escapes half of a surrogate pair"
+        raise MalformedRecord(message) from None
     except json.JSONDecodeError as error:
-        msg = f"the JSON decision breaks off at character {error.pos}: {error.msg}"
-        raise MalformedRecord(msg) from None
+        message = f"the JSON decision breaks off at character {error.pos}: {error.msg}"
+        raise MalformedRecord(message) from None
     except RecursionError:
-        msg = "the JSON decision is nested too deeply; only features, policy_overrides and disclosures are objects"
-        raise MalformedRecord(msg) from None
+        message = "the JSON decision is nested too deeply; only features, policy_overrides and disclosures are objects"
+        raise MalformedRecord(message) from None
     except ValueError:  # an integer of more digits than Python reads (4,300)
-        msg = "the JSON decision holds an integer with thousands of digits"
-        raise MalformedRecord(msg) from None
+        message = "the JSON decision holds an integer with thousands of digits"
+        raise MalformedRecord(message) from None
     return cast("dict[str, Any]", parsed)
 
 
-def _without_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        msg = "an object of the JSON decision has the same key twice"
-        raise MalformedRecord(msg)
-    return members
-
-
-def _no_constant(name: str) -> NoReturn:
-    msg = f"the JSON decision holds {name}, which JSON does not have; a known-missing value is null"
-    raise MalformedRecord(msg)
-
-
-_JSON: Final = json.JSONDecoder(object_pairs_hook=_without_twice, parse_constant=_no_constant)
-
-
 def decision_of(fields: Mapping[str, Any], *, timed: bool = True) -> Decision:
-    """Check the fields of one decision and put it together; `timed` False is for offline rows, which need no time.
+    """Check the fields of one decision and assemble it; `timed` is False for offline rows, which need no time.
 
     Raises: InvalidDecision or one of its branches.
     """
     if fields.keys() - _FIELDS:
         unknown = min(fields.keys() - _FIELDS)
-        msg = f"decision: there is no field {_shown(unknown)}; a misspelt one would else change the answer unnoticed"
-        raise InvalidDecision(msg)
+        message = (
+            f"decision: there is no field {_shown(unknown)}; a misspelt one would else change the answer unnoticed"
+        )
+        raise InvalidDecision(message)
     for name in sorted(_REQUIRED if timed else _REQUIRED - {"event_time"}):
         if fields.get(name) is None:
-            msg = f"decision: {name} is missing; it is required"
-            raise InvalidDecision(msg)
+            message = f"decision: {name} is missing; it is required"
+            raise InvalidDecision(message)
     return Decision(
         decision_id=_id(fields, "decision_id"),
         event_time_ms=None if fields.get("event_time") is None else _time(fields, "event_time"),
@@ -160,8 +143,8 @@ def _shown(name: str) -> str:
 def _id(fields: Mapping[str, Any], name: str) -> str:
     value = fields[name]
     if not isinstance(value, str) or not 1 <= len(value) <= ID_CHARACTERS_MAX or not value.isprintable():
-        msg = f"decision: {name} must be a text of 1 to {ID_CHARACTERS_MAX} printable characters"
-        raise InvalidDecision(msg)
+        message = f"decision: {name} must be a text of 1 to {ID_CHARACTERS_MAX} printable characters"
+        raise InvalidDecision(message)
     return value
 
 
@@ -169,34 +152,34 @@ def _time(fields: Mapping[str, Any], name: str) -> int:
     value = fields[name]
     try:
         if not isinstance(value, str):
-            msg = "not a text"
-            raise ValueError(msg)  # noqa: TRY004, TRY301 - refused below like any other text that is no time
+            message = "not a text"
+            raise ValueError(message)  # noqa: TRY004, TRY301 - refused below like any other text that is no time
         return time_ms(value)
     except ValueError as error:
-        msg = f"decision: {name} is no usable time: {error}"
-        raise InvalidDecision(msg) from None
+        message = f"decision: {name} is no usable time: {error}"
+        raise InvalidDecision(message) from None
 
 
 def _outcome(value: object) -> Outcome:
     if value not in get_args(Outcome):
-        msg = f"decision: outcome must be one of {', '.join(get_args(Outcome))}"
-        raise UnknownOutcome(msg)
+        message = f"decision: outcome must be one of {', '.join(get_args(Outcome))}"
+        raise UnknownOutcome(message)
     return cast("Outcome", value)
 
 
 def _word(fields: Mapping[str, Any], name: str, words: tuple[str, ...]) -> str | None:
     value = fields.get(name)
     if value is not None and value not in words:
-        msg = f"decision: {name} must be one of {', '.join(words)}"
-        raise InvalidDecision(msg)
+        message = f"decision: {name} must be one of {', '.join(words)}"
+        raise InvalidDecision(message)
     return cast("str | None", value)
 
 
 def _text(fields: Mapping[str, Any], name: str) -> str | None:
     value = fields.get(name)
     if value is not None and not isinstance(value, str):
-        msg = f"decision: {name} must be a text or null"
-        raise InvalidDecision(msg)
+        message = f"decision: {name} must be a text or null"
+        raise InvalidDecision(message)
     return value
 
 
@@ -205,8 +188,8 @@ def _texts(fields: Mapping[str, Any], name: str) -> Mapping[str, str]:
     if value is None:
         return {}
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-        msg = f"decision: {name} must be an object of texts"
-        raise InvalidDecision(msg)
+        message = f"decision: {name} must be an object of texts"
+        raise InvalidDecision(message)
     return cast("dict[str, str]", value)
 
 
@@ -215,17 +198,17 @@ def _number(fields: Mapping[str, Any], name: str) -> float | None:
     if value is None:
         return None
     if type(value) not in (int, float):
-        msg = f"decision: {name} must be a number or null"
-        raise InvalidDecision(msg)
+        message = f"decision: {name} must be a number or null"
+        raise InvalidDecision(message)
     number = _double(value)
     if number is None or not math.isfinite(number):
-        msg = f"decision: {name} must be finite and fit a double"
-        raise InvalidDecision(msg)
+        message = f"decision: {name} must be finite and fit a double"
+        raise InvalidDecision(message)
     return number
 
 
 def _double(value: float) -> float | None:
-    """Give the number as a double, or None for an integer that a double cannot hold exactly."""
+    """The number as a double; None for an integer that a double cannot hold exactly."""
     if type(value) is float:
         return value
     try:
@@ -237,8 +220,8 @@ def _double(value: float) -> float | None:
 
 def _features(features: object) -> Mapping[str, Value]:
     if not isinstance(features, dict):
-        msg = "decision: features must be an object of numbers, texts and nulls"
-        raise InvalidDecision(msg)
+        message = "decision: features must be an object of numbers, texts and nulls"
+        raise InvalidDecision(message)
     return {
         name: value if value is None or type(value) is str else _feature(name, value)
         for name, value in features.items()
@@ -248,13 +231,13 @@ def _features(features: object) -> Mapping[str, Value]:
 def _feature(name: str, value: object) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool):
         truth = "; for true and false write 1 and 0" if isinstance(value, bool) else ""
-        msg = f"decision: feature {_shown(name)} must be a number, a text or null{truth}"
-        raise WrongFeatureType(msg)
+        message = f"decision: feature {_shown(name)} must be a number, a text or null{truth}"
+        raise WrongFeatureType(message)
     number = _double(value)
     if number is None:
-        msg = f"decision: feature {_shown(name)} is an integer that a double cannot hold exactly"
-        raise WrongFeatureType(msg)
+        message = f"decision: feature {_shown(name)} is an integer that a double cannot hold exactly"
+        raise WrongFeatureType(message)
     if not math.isfinite(number):
-        msg = f"decision: feature {_shown(name)} is not finite; a known-missing value is null"
-        raise NonFiniteFeature(msg)
+        message = f"decision: feature {_shown(name)} is not finite; a known-missing value is null"
+        raise NonFiniteFeature(message)
     return number

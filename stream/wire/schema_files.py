@@ -1,18 +1,20 @@
-"""The Avro schemas of `schemas/`: found, parsed once, and named by their fingerprints.
+"""The Avro schemas of `schemas/`: located, parsed once, keyed by fingerprint.
 
-The directory holds the current `<record>.avsc` of each record, and under `published/<record>/` every version that was
-ever released, because what was written with one of those must stay readable. The wheel carries the directory inside
-the package; a checkout has it beside the package.
+The directory holds the current `<record>.avsc` of each record and, under `published/<record>/`, every version ever
+released, so that old records stay readable. The wheel carries the directory inside the package; a checkout has it beside
+the package.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
@@ -26,16 +28,9 @@ SchemaNode: TypeAlias = Any  # a JSON document: a name, a union as a list, or an
 
 RECORDS: Final[tuple[RecordName, ...]] = get_args(RecordName)
 FINGERPRINT_BYTES: Final = 8
-_FILES: Final[Mapping[RecordName, str]] = MappingProxyType(
-    {
-        "Decision": "decision",
-        "ModelPublished": "model_published",
-        "Recommendation": "recommendation",
-        "AuditRecord": "audit_record",
-        "DeadLetter": "dead_letter",
-        "Notice": "notice",
-    }
-)
+_FILES: Final = {
+    record: re.sub(r"(?<!^)(?=[A-Z])", "_", record).lower() for record in RECORDS
+}  # AuditRecord: audit_record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -51,33 +46,33 @@ class RecordSchema:
 def schema_directory() -> Traversable:
     """Find `schemas/`: inside the installed package, or beside it in a checkout.
 
-    Raises: ConfigurationError when there is none, which means a broken installation.
+    Raises: ConfigurationError when there is none: the installation is broken.
     """
     package = files("stream")
     beside = Path(str(package)).parent / "schemas"
     for place in (package / "schemas", beside):
         if place.joinpath("decision.avsc").is_file():
             return place
-    msg = f"the Avro schemas are neither in {package / 'schemas'} nor in {beside}; install coach-stream again"
-    raise ConfigurationError(msg)
+    message = f"the Avro schemas are neither in {package / 'schemas'} nor in {beside}; install coach-stream again"
+    raise ConfigurationError(message)
 
 
 @cache
 def current_schemas() -> Mapping[RecordName, RecordSchema]:
-    """Give the schema that each record is written with."""
+    """The schema that each record is written with."""
     directory = schema_directory()
     return MappingProxyType({record: _read(record, directory / f"{_FILES[record]}.avsc") for record in RECORDS})
 
 
 @cache
 def known_schemas() -> Mapping[bytes, RecordSchema]:
-    """Give every schema that a record may have been written with, by fingerprint: the current ones and the published."""
-    every = (*_published(), *current_schemas().values())
+    """Every schema that a record may have been written with, by fingerprint: current and published."""
+    every = (*chain.from_iterable(map(published_schemas, RECORDS)), *current_schemas().values())
     return MappingProxyType({schema.fingerprint: schema for schema in every})
 
 
 def published_schemas(record: RecordName) -> tuple[RecordSchema, ...]:
-    """List the released versions of one record's schema, oldest first."""
+    """The released versions of one record's schema, oldest first."""
     versions = schema_directory() / "published" / _FILES[record]
     if not versions.is_dir():
         return ()
@@ -86,17 +81,12 @@ def published_schemas(record: RecordName) -> tuple[RecordSchema, ...]:
 
 
 def schema_fingerprint(document: SchemaNode) -> bytes:
-    """Fingerprint a schema as single-object encoding names it: CRC-64-AVRO of its parsing canonical form, little-endian.
+    """The fingerprint of single-object encoding: CRC-64-AVRO of the parsing canonical form, little-endian.
 
-    By fastavro, whose canonical form follows the specification; that of `avro` keeps logicalType and so differs.
+    Uses fastavro, whose canonical form follows the specification; `avro` keeps logicalType.
     """
     canonical = to_parsing_canonical_form(cast("dict[str, Any]", document))
     return bytes.fromhex(fingerprint(canonical, "CRC-64-AVRO"))
-
-
-def _published() -> Iterator[RecordSchema]:
-    for record in RECORDS:
-        yield from published_schemas(record)
 
 
 def _read(record: RecordName, file: Traversable) -> RecordSchema:

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import logging
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePath
 from typing import Final, Protocol, TypeAlias
 
 from stream.canonical import sha256
@@ -24,6 +22,7 @@ from stream.errors import (
     RegistryUnavailable,
     SchemaUnavailable,
     UnexpectedFault,
+    place_of,
 )
 from stream.events import AuditRecord, Decision, ModelPublished
 from stream.models.model_table import ModelTable
@@ -181,7 +180,7 @@ class Answerer:
             raise
         except Exception as fault:  # noqa: BLE001 - whatever it is, it must not stop the decisions behind this one
             error = UnexpectedFault(
-                f"{type(fault).__name__} at {_place(fault)}: a fault of this software; report it, then redrive"
+                f"{type(fault).__name__} at {place_of(fault)}: a fault of this software; report it, then redrive"
             )
             log.error(  # noqa: TRY400 - a traceback's last line may hold a feature's value
                 "decision.fault", extra={"decision_id": decision.decision_id if decision else None, "fault": str(error)}
@@ -274,11 +273,3 @@ def _refused(decision: Decision | None, error: PoisonError, timer: StageTimer) -
     if decision is None:
         return Refused(decision_id=None, error=error, timer=timer)
     return Refused(decision_id=decision.decision_id, error=error, outcome=decision.outcome, timer=timer)
-
-
-def _place(fault: BaseException) -> str:
-    """Name file, line and function of a fault, without its text."""
-    frames = traceback.extract_tb(fault.__traceback__)
-    if not frames:
-        return "an unknown place"
-    return f"{PurePath(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name}"

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 
-from stream.bundle.build import Built, build_bundle
+from stream.bundle.build import BuiltBundle, build_bundle
 from tests.forest.models import USUAL, Rows, lightgbm_model, xgboost_model
 
 FEATURES = "".join(
@@ -30,7 +30,7 @@ class Inputs:
     booster: Any
     rows: Rows
 
-    def build(self, out: str = "bundle", **changes: Any) -> Built:
+    def build(self, out: str = "bundle", **changes: Any) -> BuiltBundle:
         """Build a bundle of these inputs at `out` in the same folder."""
         settings: dict[str, Any] = {
             "model_path": self.model,

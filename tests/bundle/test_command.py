@@ -271,7 +271,7 @@ def test_a_build_tells_how_the_model_ranks_the_pool(tmp_path: Path, target: list
     assert (rank["auc"] is None) == (target[0] == target[1])
     assert rank["auc"] is None or 0.8 < rank["auc"] < 1
     shutil.rmtree(tmp_path / "bundle")
-    assert made.build(target_column=None).rank is None
+    assert made.build(target_column=None).advice.rank is None
 
 
 def test_a_pool_that_the_model_cannot_rank_raises_a_doubt(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stream.bundle.build import Built
+from stream.bundle.build import BuiltBundle
 from stream.bundle.manifest import FORMAT_VERSION, MANIFEST, Manifest, decode_manifest, digest_of_file
 from stream.bundle.manifest_fields import SHADOWS_MAX
 from stream.bundle.open import open_bundle
@@ -42,12 +42,12 @@ GOOD: dict[str, list[Any]] = {  # what of OTHER a field may be as far as its typ
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Built:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> BuiltBundle:
     return inputs(tmp_path_factory.mktemp("whole")).build()
 
 
 @pytest.fixture
-def built(tmp_path: Path) -> Built:
+def built(tmp_path: Path) -> BuiltBundle:
     return inputs(tmp_path).build()
 
 
@@ -56,7 +56,7 @@ def decoded(manifest: Json) -> Manifest:
 
 
 @pytest.mark.parametrize("field", sorted(Manifest.__annotations__))
-def test_a_field_of_another_type_is_named(whole: Built, field: str) -> None:
+def test_a_field_of_another_type_is_named(whole: BuiltBundle, field: str) -> None:
     """Given any other JSON value for one field, decoding names that field and says what to do, and with its own value all is as it was."""
     assert decoded(whole.manifest) == whole.manifest
     for value in OTHER:
@@ -79,7 +79,7 @@ def test_a_field_of_another_type_is_named(whole: Built, field: str) -> None:
         ("files", "model.json", {"sha256": "0" * 64, "bytes": 1.5}), ("files", "model.json", {"sha256": 1, "bytes": 1}),
     ],
 )  # fmt: skip
-def test_what_lies_in_an_object_is_checked_too(whole: Built, field: str, inner: str, value: Any) -> None:
+def test_what_lies_in_an_object_is_checked_too(whole: BuiltBundle, field: str, inner: str, value: Any) -> None:
     """Given an object of the manifest with a wrong value, with one too many or one too few, decoding names the object."""
     entry: Json = dict(whole.manifest[field])  # type: ignore[literal-required]
     for changed in (entry | {inner: value}, *([] if field == "files" else [{}, entry | {"more": 1}])):
@@ -96,7 +96,7 @@ MANY: dict[str, Any] = {
 }
 
 
-def test_shadows_are_counted_and_named(whole: Built) -> None:
+def test_shadows_are_counted_and_named(whole: BuiltBundle) -> None:
     """Given what a manifest may say of shadows, decoding takes it; given other counts than digests, none, too many, or another type of one, it names the field."""
     for good in (ENTRY, MANY):
         assert decoded(whole.manifest | {"shadows": good})["shadows"] == good
@@ -119,7 +119,7 @@ def test_shadows_are_counted_and_named(whole: Built) -> None:
         "a\0b", "a\ud800b", "a\nb", "..\\secret", "a" * 256, "model.json/inner", "probes",
     ],
 )  # fmt: skip
-def test_a_path_that_is_none_of_a_bundle_is_refused(whole: Built, path: str) -> None:
+def test_a_path_that_is_none_of_a_bundle_is_refused(whole: BuiltBundle, path: str) -> None:
     """Given a path out of the folder, spelt otherwise than plainly, that no disk takes, or that is file and folder at once, decoding refuses it."""
     files = whole.manifest["files"]
     with pytest.raises(CorruptionError, match="outside the bundle"):
@@ -135,13 +135,13 @@ def test_bytes_that_are_no_manifest_are_refused(content: bytes) -> None:
         decode_manifest(content, "here")
 
 
-def test_what_this_code_does_not_know_is_left_out(whole: Built) -> None:
+def test_what_this_code_does_not_know_is_left_out(whole: BuiltBundle) -> None:
     """Given a field of a later coach in the same format, decoding gives what it knows."""
     assert decoded(whole.manifest | {"later": [1]}) == whole.manifest
     assert whole.manifest["format_version"] == FORMAT_VERSION
 
 
-def change(built: Built, **changes: Any) -> None:
+def change(built: BuiltBundle, **changes: Any) -> None:
     """Change fields of the manifest on disk, with its digests mended; `pool` and `probes` in part."""
     manifest: Json = json.loads((built.folder / MANIFEST).read_text())
     for field, value in changes.items():
@@ -159,7 +159,7 @@ CLAIMS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("field", CLAIMS)
-def test_a_claim_that_the_files_refute_is_named(built: Built, field: str) -> None:
+def test_a_claim_that_the_files_refute_is_named(built: BuiltBundle, field: str) -> None:
     """Given a manifest that says of the bundle what its files do not, opening refuses it and names the field."""
     outer, _, inner = field.partition(".")
     change(built, **{outer: {inner: CLAIMS[field]} if inner else CLAIMS[field]})
@@ -170,7 +170,7 @@ def test_a_claim_that_the_files_refute_is_named(built: Built, field: str) -> Non
     assert type(refused.value).__name__ == ("MachineMismatch" if field == "missing" else "CorruptionError")
 
 
-def test_features_as_they_are_in_the_file(built: Built) -> None:
+def test_features_as_they_are_in_the_file(built: BuiltBundle) -> None:
     """Given a manifest with another name or type for one feature, opening refuses it."""
     features = built.manifest["features"]
     for other in ({"name": "other", "type": "number"}, {"name": features[0]["name"], "type": "category"}):
@@ -179,25 +179,25 @@ def test_features_as_they_are_in_the_file(built: Built) -> None:
             open_bundle(built.folder)
 
 
-def test_a_threshold_that_decides_nothing_is_refused(built: Built) -> None:
+def test_a_threshold_that_decides_nothing_is_refused(built: BuiltBundle) -> None:
     """Given a threshold on the probability scale beyond 1, opening refuses the bundle, not each decision."""
     change(built, threshold=1.5)
     with pytest.raises(CorruptionError, match="a threshold that decides nothing"):
         open_bundle(built.folder)
 
 
-def test_a_bundle_of_another_engine_opens(built: Built) -> None:
+def test_a_bundle_of_another_engine_opens(built: BuiltBundle) -> None:
     """Given a bundle that another engine version built, opening takes it: it holds inputs, and no answers."""
     change(built, engine_version="0")
     assert len(open_bundle(built.folder).matrix) == built.manifest["pool"]["rows"]
 
 
-def bytes_that_are_no_text(built: Built, name: str) -> None:
+def bytes_that_are_no_text(built: BuiltBundle, name: str) -> None:
     (built.folder / name).write_bytes(b"\xff")
     change(built)
 
 
-def not_named(built: Built, name: str) -> None:
+def not_named(built: BuiltBundle, name: str) -> None:
     manifest: Json = json.loads((built.folder / MANIFEST).read_text())
     del manifest["files"][name]
     (built.folder / MANIFEST).write_text(json.dumps(manifest))
@@ -206,7 +206,7 @@ def not_named(built: Built, name: str) -> None:
 @pytest.mark.parametrize("name", ["policy.toml", "features.toml"])
 @pytest.mark.parametrize(("spoil", "named"), [(bytes_that_are_no_text, "UTF-8"), (not_named, "names no")])
 def test_a_table_that_is_no_text_is_named(
-    built: Built, name: str, spoil: Callable[[Built, str], None], named: str
+    built: BuiltBundle, name: str, spoil: Callable[[BuiltBundle, str], None], named: str
 ) -> None:
     """Given policy.toml or features.toml that is not UTF-8, or that the manifest leaves out, opening names it, checked or not."""
     spoil(built, name)
@@ -216,7 +216,7 @@ def test_a_table_that_is_no_text_is_named(
         assert name in str(refused.value)
 
 
-def test_two_model_files_are_refused(built: Built) -> None:
+def test_two_model_files_are_refused(built: BuiltBundle) -> None:
     """Given a manifest that names a second model file, opening refuses to choose."""
     (built.folder / "model.ubj").write_bytes((built.folder / "model.json").read_bytes())
     change(built, files={"model.ubj": {}})

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream.bundle.build import Built, build_bundle
+from stream.bundle.build import BuiltBundle, build_bundle
 from stream.bundle.gate.kept_probes import PROBES_KEPT_MAX
 from stream.bundle.gate.probe_leaves import LEAVES_OF_TREE_MAX
 from stream.bundle.gate.probe_nodes import CODE_ROWS_MAX, CODES_OF_NODE_MAX, CODES_OF_NODE_MIN, NODES_PROBED_MAX
@@ -54,7 +54,7 @@ EXACT = [row for row in ROWS if row.result == "exact"]
 REFUSED = [row for row in ROWS if row.result != "exact"]
 
 
-def build(folder: Path, made: Made) -> Built:
+def build(folder: Path, made: Made) -> BuiltBundle:
     """Build a bundle of a model, with margins of any size accepted."""
     folder.mkdir()
     (folder / f"model{made.suffix}").write_bytes(made.content)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 import pytest
 
-from stream.bundle.build import Built, build_bundle
+from stream.bundle.build import BuiltBundle, build_bundle
 from stream.bundle.open import open_bundle
 from stream.bundle.pool import read_pool
 from stream.errors import ConfigurationError, WrongFeatureType
@@ -43,7 +43,7 @@ def trained(folder: Path) -> tuple[lgb.Booster, pd.DataFrame]:
     return booster, as_category
 
 
-def build(folder: Path, pool: str, out: str = "bundle") -> Built:
+def build(folder: Path, pool: str, out: str = "bundle") -> BuiltBundle:
     return build_bundle(
         model_path=folder / "model.txt",
         pool_path=folder / pool,
@@ -88,7 +88,7 @@ def test_words_for_truth_values_are_told_what_they_are(tmp_path: Path, categorie
     with pytest.raises(ConfigurationError, match=said):
         build(tmp_path, "pool.csv")
     (tmp_path / "features.toml").write_text(features("categories = [0, 1]"))
-    assert build(tmp_path, "pool.csv").unproven_words == ()
+    assert build(tmp_path, "pool.csv").advice.unproven_words == ()
 
 
 def test_a_column_of_true_and_false_is_one_and_zero(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_words_that_only_features_toml_gives_are_named(tmp_path: Path) -> None:
     codes.assign(owns=words, score=booster.predict(codes)).to_csv(tmp_path / "pool.csv", index=False)
     (tmp_path / "features.toml").write_text(features('categories = ["no", "yes"]'))
     built = build(tmp_path, "pool.csv")
-    assert built.unproven_words == ("owns",)
+    assert built.advice.unproven_words == ("owns",)
     claimed = build_bundle(
         model_path=tmp_path / "model.txt",
         pool_path=tmp_path / "pool.csv",
@@ -128,7 +128,7 @@ def test_words_that_only_features_toml_gives_are_named(tmp_path: Path) -> None:
         out_dir=tmp_path / "claimed",
         claim_column="score",
     )
-    assert claimed.unproven_words == ()
+    assert claimed.advice.unproven_words == ()
     (tmp_path / "features.toml").write_text(features())
     with pytest.raises(
         ConfigurationError, match=r"its file does not hold the words .* in the order of the training cat"

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream.forest.cells import cells_of
-from stream.forest.trees import ZERO_REACH, Forest, SavedNode, plant
+from stream.forest.trees import ZERO_REACH, Forest, SavedNode, build_forest
 from stream.forest.walk import leaf_slots
 from stream.recourse.comparators.leaf_matrix import build_leaf_matrix
 from stream.recourse.rules.features import read_features
@@ -34,7 +34,7 @@ def stump(listed: frozenset[int], *, default_left: bool = False, weight: float =
 
 def forest_with(library: Library, lists: list[frozenset[int]], **changes: Any) -> Forest:
     trees = [stump(listed, default_left=k % 2 == 0) for k, listed in enumerate(lists)]
-    return plant(trees, kind(library, ("a",), is_category=(True,), **changes))
+    return build_forest(trees, kind(library, ("a",), is_category=(True,), **changes))
 
 
 def code_of(library: Library, value: float) -> int | None:
@@ -100,7 +100,7 @@ def test_the_sentinel_is_in_the_cell_of_missing(thresholds: list[float], sentine
         ]
         for t in thresholds
     ]
-    cells = cells_of(plant(trees, kind("xgboost", ("a",), missing=sentinel)))
+    cells = cells_of(build_forest(trees, kind("xgboost", ("a",), missing=sentinel)))
     missing = len(thresholds) + 1
     rows = np.array([[math.nan], [sentinel], [math.nextafter(sentinel, math.inf)], *([v] for v in values)])
     found = cells.of(rows)[:, 0].tolist()
@@ -123,7 +123,7 @@ def test_zero_is_a_cell_that_is_told_as_zero(thresholds: list[float]) -> None:
         ]
         for k, t in enumerate(thresholds)
     ]
-    forest = plant(trees, kind("lightgbm", ("a",)))
+    forest = build_forest(trees, kind("lightgbm", ("a",)))
     cells = cells_of(forest)
     zero = cells.cell(0, 0.0)
     near = [ZERO_REACH, -ZERO_REACH, 1e-36, -0.0]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream.forest.cells import Cells, cells_of
-from stream.forest.trees import SavedNode, plant
+from stream.forest.trees import SavedNode, build_forest
 from stream.forest.walk import leaf_slots
 from tests.examples import examples
 from tests.forest.models import Recipe, forest_of, lightgbm_model, probes, recipes, xgboost_model
@@ -119,7 +119,7 @@ def test_nothing_lies_beyond_the_largest_number(library: Library) -> None:
         SavedNode(number=0, value=-1.0),
         SavedNode(number=1, value=1.0),
     ]
-    forest = plant([tree], kind(library, ("a",)))
+    forest = build_forest([tree], kind(library, ("a",)))
     cells = cells_of(forest)
     if library == "lightgbm":  # `<=`: every number there is goes left
         assert cells.smallest(0, 1) == np.inf

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from stream.errors import CorruptionError
 from stream.forest.ledger import LeafUnits, exact_sums, in_units, leaf_units
-from stream.forest.trees import Kind, SavedNode, plant
+from stream.forest.trees import Kind, SavedNode, build_forest
 from stream.forest.walk import leaf_slots, margins
 from tests.examples import examples
 from tests.forest.models import USUAL, forest_of, lightgbm_model, xgboost_model
@@ -69,7 +69,7 @@ def test_any_finite_leaves_have_an_exact_unit(weights: list[float], base: float)
         words=(None,),
         base_margin=base,
     )
-    forest = plant([[SavedNode(number=0, value=weight)] for weight in weights], kind)
+    forest = build_forest([[SavedNode(number=0, value=weight)] for weight in weights], kind)
     units = leaf_units(forest)
     slots = np.arange(len(weights), dtype=np.int32)[None]
     assert fraction(units, exact_sums(units, slots)[0]) == sum(map(Fraction, weights), Fraction(base))

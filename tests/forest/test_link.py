@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream.errors import InvalidDecision, ModelRefused
-from stream.forest.cutoffs import Approve
-from stream.forest.link import Link, check_predictions, link_of
+from stream.forest.cutoffs import Approve, Link
+from stream.forest.link import check_predictions, link_of
 from stream.forest.trees import Floats, Forest
 from stream.forest.walk import leaf_slots, margins
 from stream.forest.xgboost.link import XgboostLink

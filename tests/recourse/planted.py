@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from stream.forest.cells import Cells, cells_of
 from stream.forest.ledger import exact_sums, leaf_units
-from stream.forest.trees import Forest, Kind, SavedNode, plant
+from stream.forest.trees import Forest, Kind, SavedNode, build_forest
 from stream.forest.walk import leaf_slots
 from stream.recourse.space.margin_profiles import CellTrees, cell_trees
 from tests.recourse.lenders import Library, Rows, kind
@@ -52,7 +52,7 @@ def planted(
     """Plant a forest at random; each feature has at most so many thresholds."""
     saved = _trees(rng, library, sorts, trees=trees, depth=depth, thresholds=thresholds)
     missing = SENTINEL if library == "xgboost" and rng.random() < 0.5 else None
-    forest = plant(saved, _kind(library, sorts, missing))
+    forest = build_forest(saved, _kind(library, sorts, missing))
     cells, sign = cells_of(forest), int(rng.choice([1, -1]))
     return Planted(forest=forest, cells=cells, trees=cell_trees(forest, cells, sign), sign=sign)
 
@@ -69,7 +69,7 @@ def planted_family(
         for _ in range(models)
     ]
     kinds = [_kind(library, sorts, missing, base_margin=float(rng.integers(-8, 9)) / 8) for _ in saved]
-    return [plant(one, own) for one, own in zip(saved, kinds, strict=True)], int(rng.choice([1, -1]))
+    return [build_forest(one, own) for one, own in zip(saved, kinds, strict=True)], int(rng.choice([1, -1]))
 
 
 def _kind(library: Library, sorts: tuple[Sort, ...], missing: float | None, *, base_margin: float = 0.0) -> Kind:

@@ -215,5 +215,5 @@ class _Settled(MemoryRegistry):
         self._away = away
 
     def schema(self, schema_id: int) -> Registered | None:
-        """See `HoldsSchemas`."""
+        """See `SchemaRegistry`."""
         return self._away.schema(schema_id)

@@ -1,1 +1,1 @@
-"""What a build tells the lender of model, pool and rules. Not here: what refuses a bundle (`gate`)."""
+"""What a build reports to the lender about model, pool and rules. Not here: the checks that refuse a bundle (`gate`)."""

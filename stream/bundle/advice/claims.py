@@ -1,6 +1,6 @@
-"""What the lender's own scorer gave for each row of the pool, held against the model: the two must be one model.
+"""The lender's own scores of the pool (claims) against the model: they must be equal, bit for bit.
 
-A model file does not say everything: which trees its scorer uses, or what it takes for missing. Claims do.
+A model file does not say which trees its scorer uses, or which number it takes as missing. Claims reveal both.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from stream.bundle.gate.owner import XgboostOwner
+from stream.bundle.gate.owner import owner_of
 from stream.bundle.pool import Pool, Rows
 from stream.errors import ClaimsDiffer, ConfigurationError
 from stream.events import ThresholdScale
+from stream.forest.libraries import LIBRARIES
 from stream.forest.link import link_of
 from stream.forest.trees import Bools, Floats, Forest, TreesUsed
 from stream.forest.walk import margins_of
 
 USUAL_SENTINELS: Final = (-999.0, -9999.0, -99.0, -9.0, -1.0, 0.0, 99.0, 999.0, 9999.0, 99999.0)
-DIGITS_MAX: Final = 17  # of a double; claims with fewer are looked at as rounded ones
+DIGITS_MAX: Final = 17  # of a double; claims with fewer may be rounded
 
 NO_HINT: Final = (
     "; no other reading that is tried here makes them equal, so compare the model file and the pool with those that the "
@@ -34,11 +35,11 @@ Claims = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimReport:
-    """What was compared, all of it equal."""
+    """The compared claims, all of them equal."""
 
     column: str
     scale: ThresholdScale
-    rows: int  # with a claim; an empty cell makes none
+    rows: int  # with a claim; empty cells have none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +79,7 @@ def check_claims(
 ) -> ClaimReport:
     """Compare every claim, cast to the library's dtype, with what the model gives.
 
-    `other_trees`: the file read with the trees that were not chosen, where it leaves a choice.
+    `other_trees`: the file with the trees that were not chosen, where it leaves a choice.
     Raises: ClaimsDiffer that names the first row, says both numbers, and which other reading fits, if one does;
     ConfigurationError where there is no claim.
     """
@@ -99,7 +100,7 @@ def check_claims(
 
 
 def _claims(pool: Pool, column: ClaimColumn) -> Claims:
-    """The claims that there are. Shape: (rows with a claim,)."""
+    """The claims present. Shape: (rows with a claim,)."""
     has = _has_claim(pool)
     if pool.claims is None or not has.any():
         message = f"the pool's column {column.name!r}, which --claim-column names, is empty in every row"
@@ -144,12 +145,12 @@ class _Other:
 
 
 def _hint(readings: Sequence[_Other], model: bytes, pool: Pool, column: ClaimColumn) -> str:
-    """Which reading of model and claims reproduces all of them, tried with each scale and each usual sentinel.
+    """The reading of model and claims that reproduces all of them, tried with each scale and each usual sentinel.
 
     Most plausible first: other flags, then `inplace_predict` where it rounds otherwise, then claims that were rounded.
     """
     claims, rows = _claims(pool, column), pool.rows[_has_claim(pool)]
-    told = [
+    candidates = [
         *readings,
         *(
             _Other((*one.flags, f"--missing {number:g}"), dataclasses.replace(one.forest, missing=number))
@@ -161,7 +162,7 @@ def _hint(readings: Sequence[_Other], model: bytes, pool: Pool, column: ClaimCol
     scales = ((column.scale, ()), (other_scale, (f"--claim-scale {other_scale}",)))
     for how in (_exactly, _in_place, _rounded):
         for scale, flag in scales:
-            for one in told:
+            for one in candidates:
                 fits = how(one.forest, model, rows, claims, scale)
                 if fits is not None:
                     flags = " ".join((*one.flags, *flag))
@@ -174,10 +175,8 @@ def _exactly(forest: Forest, _model: bytes, rows: Rows, claims: Claims, scale: T
 
 
 def _in_place(forest: Forest, model: bytes, rows: Rows, claims: Claims, scale: ThresholdScale) -> str | None:
-    if forest.library != "xgboost":
-        return None
-    margins, predictions = XgboostOwner(forest, model).in_place(rows)
-    if not _same_bits(claims, margins if scale == "margin" else predictions).all():
+    given = owner_of(forest, model).in_place(rows)
+    if given is None or not _same_bits(claims, given.margins if scale == "margin" else given.predictions).all():
         return None
     return (
         "they are what inplace_predict (which XGBClassifier uses) gives: it rounds a DART model otherwise than "
@@ -194,10 +193,10 @@ def _rounded(forest: Forest, _model: bytes, rows: Rows, claims: Claims, scale: T
 
 
 def _sentinels(forest: Forest, pool: Pool) -> list[float]:
-    """The usual numbers for missing that the pool holds, where XGBoost was told none: telling one makes its cells NaN."""
+    """The usual sentinels in the pool, where the library takes one and none was given."""
     return (
         []
-        if forest.library != "xgboost" or forest.missing is not None
+        if not LIBRARIES[forest.library].takes_missing or forest.missing is not None
         else [number for number in USUAL_SENTINELS if (pool.rows == number).any()]
     )
 

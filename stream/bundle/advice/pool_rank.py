@@ -1,4 +1,4 @@
-"""How well a model ranks its pool's outcomes: a wrong pool, or words in another order than the codes, shows here."""
+"""How well a model ranks its pool's outcomes: exposes a wrong pool, or words in another order than the codes."""
 
 from __future__ import annotations
 
@@ -45,21 +45,21 @@ class PoolRank:
 
     @property
     def questions(self) -> tuple[str, ...]:
-        """What the lender should look at, each in one line."""
+        """Warnings for the lender, one line each."""
         if self.auc is None:
             return ()
-        said = []
+        lines = []
         if self.is_ordered and not self.is_guessing and (self.is_doubtful or self.approve == "below"):
             more = "larger" if (self.auc < GUESSING_BELOW) == (self.approve == "below") else "smaller"
-            said += [
+            lines += [
                 f"the side that is approved ({self.approve}) has the {more} value of {self.column} more often: is that the good outcome,",
                 "and is `approve` of policy.toml the side that the lender approves?",
             ]
         if self.is_doubtful:
-            said.append(
+            lines.append(
                 "is this the pool that the model was trained on, and are `categories` in the order of its codes?"
             )
-        return tuple(said)
+        return tuple(lines)
 
 
 def rank_pool(column: str, target: Any, margins: NDArray[np.floating], approve: Approve) -> PoolRank:  # noqa: ANN401 - pyarrow has no types

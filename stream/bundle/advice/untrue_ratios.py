@@ -1,4 +1,4 @@
-"""Ratios of features.toml that are not what their parts give, in the pool: the build tells it, and refuses nothing.
+"""Ratios of features.toml that the pool contradicts: reported by the build, never refused.
 
 The first move of a driver makes a ratio what its parts give. Where it was not that before, because it was taken on
 another day or is defined in another way, a tiny move seems to do a lot.

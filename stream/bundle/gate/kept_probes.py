@@ -1,11 +1,11 @@
-"""The probes that a bundle keeps, with what the library gave for them: whoever opens it computes them again.
+"""The probes stored in a bundle, with the library's results: opening the bundle computes them again.
 
     probes/rows.npy          (n, features) float64
-    probes/margins.npy       (n,) in the model's dtype, as the library gave them
+    probes/margins.npy       (n,) in the model's dtype, by the library
     probes/predictions.npy   (n,) likewise
     probes/leaves.npy        (32,) bytes: SHA-256 of the leaf ids (n, trees) as little-endian int32
 
-A worker on another machine, or with another version of the library, may compute something else than the gate compared.
+A worker on another machine, or with another version of the library, may compute something else than the gate saw.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from stream.bundle.gate.owner import Answers, Rows, library_version
-from stream.bundle.gate.probe_rows import Asked, ProbeKind
+from stream.bundle.gate.owner import OwnerPredictions, Rows, library_version
+from stream.bundle.gate.probe_rows import ProbeBatch, ProbeKind
 from stream.errors import CorruptionError, MachineMismatch
-from stream.forest.link import Link
+from stream.forest.cutoffs import Link
 from stream.forest.trees import Floats, Forest
 from stream.forest.walk import leaf_ids, leaf_slots, margins
 
@@ -44,28 +44,28 @@ class KeptProbes:
         return len(self.rows)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """What the bundle's files hold, by name."""
+        """The arrays of the bundle's files, by name."""
         return {name: getattr(self, name) for name in ARRAYS}
 
 
-class Keeper:
-    """Picks probes while the gate runs: as many of each kind as there is room for, spread evenly over it."""
+class ProbeSampler:
+    """Samples probes while the gate runs: each kind gets its share of the room, spread evenly over its rows."""
 
     def __init__(self, counts: Mapping[ProbeKind, int], most: int = PROBES_KEPT_MAX) -> None:
-        """`counts` is how many rows of each kind the gate will ask."""
+        """`counts`: rows of each kind that the gate compares."""
         self._places = {kind: np.arange(share) * counts[kind] // share for kind, share in shares(counts, most).items()}
-        self._kept: list[tuple[Rows, Answers]] = []
+        self._kept: list[tuple[Rows, OwnerPredictions]] = []
 
-    def offer(self, asked: Asked, answers: Answers) -> None:
-        """Keep what was picked of a batch."""
-        places = self._places[asked.kind] - asked.start
-        places = places[(places >= 0) & (places < len(asked.rows))]
+    def add(self, batch: ProbeBatch, answers: OwnerPredictions) -> None:
+        """Keep the sampled rows of a batch."""
+        places = self._places[batch.kind] - batch.start
+        places = places[(places >= 0) & (places < len(batch.rows))]
         if len(places):
-            picked = Answers(answers.leaves[places], answers.margins[places], answers.predictions[places])
-            self._kept.append((asked.rows[places], picked))
+            picked = OwnerPredictions(answers.leaves[places], answers.margins[places], answers.predictions[places])
+            self._kept.append((batch.rows[places], picked))
 
     def finish(self) -> KeptProbes:
-        """Give all that was kept, in the order in which it was asked."""
+        """All sampled probes, in the order of the gate."""
         answers = [kept for _, kept in self._kept]
         return KeptProbes(
             rows=np.concatenate([rows for rows, _ in self._kept]),
@@ -76,7 +76,7 @@ class Keeper:
 
 
 def shares(counts: Mapping[ProbeKind, int], most: int) -> dict[ProbeKind, int]:
-    """How many of each kind are kept: equally many, and what a small kind leaves free goes to the larger ones."""
+    """How many of each kind are kept: equally many, with the room that small kinds leave given to larger ones."""
     left, given = most, {}
     for n, kind in enumerate(sorted(counts, key=lambda kind: counts[kind])):
         given[kind] = min(counts[kind], left // (len(counts) - n))
@@ -113,29 +113,25 @@ def kept_probes(arrays: Mapping[str, npt.NDArray[Any]], forest: Forest, where: s
 
 
 def check_probes(forest: Forest, link: Link, kept: KeptProbes, *, where: str, built_with: str) -> None:
-    """Compute every kept probe again. `built_with` is the version of the library that the builder's gate asked.
+    """Compute every kept probe again. `built_with`: the library's version at the build.
 
     Raises: MachineMismatch where one bit differs from what the builder's library gave.
     """
     slots = leaf_slots(forest, kept.rows)
     scored = margins(forest, slots)
     if digest_of_leaves(leaf_ids(forest, slots)).tobytes() != kept.leaves.tobytes():
-        _refuse(forest, "reaches another leaf than", where, built_with)
+        raise mismatch(forest, "reaches another leaf than", where, built_with)
     for what, here, there in (
         ("margin", scored, kept.margins),
         ("prediction", link.probabilities(scored), kept.predictions),
     ):
         if here.tobytes() != there.tobytes():
             wrong = sum(a.tobytes() != b.tobytes() for a, b in zip(here, there, strict=True))
-            _refuse(forest, f"gives another {what} for {wrong} of {len(kept)} probes than", where, built_with)
-
-
-def _refuse(forest: Forest, what: str, where: str, built_with: str) -> None:
-    raise mismatch(forest, what, where, built_with)
+            raise mismatch(forest, f"gives another {what} for {wrong} of {len(kept)} probes than", where, built_with)
 
 
 def mismatch(forest: Forest, what: str, where: str, built_with: str) -> MachineMismatch:
-    """The error that says which machine and library differ, and what to do."""
+    """An error that names the differing machine and library, and the remedy."""
     machine = f"this machine ({platform.system()} {platform.machine()}, {forest.library} {library_version(forest)})"
     return MachineMismatch(
         f"{where}: {machine} {what} the one that built the bundle ({forest.library} {built_with}); run it on a machine "

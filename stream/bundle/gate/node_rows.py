@@ -1,8 +1,8 @@
-"""For each node of a forest a row that comes to it: one of the pool's where one does, else one of the pool's, mended.
+"""For each node of a forest a row that reaches it: a row of the pool where one does, else an adjusted one.
 
-A pool row is mended by putting the features of the path onto values that go the right way. What a feature must satisfy
-on a path it satisfies on one of few values, or on none: the ends of the cells that the path's thresholds cut, the codes
-that its splits list, one that none lists, and missing. So a node is unreachable only where no row at all comes to it.
+A row is adjusted by setting the features of the path to values that go the right way. If any value of a feature satisfies
+all its splits on a path, then one of these does: the ends of the cells that the path's thresholds cut, the codes that its
+splits list, one that none lists, and missing. So a node counts as unreachable only if no row at all reaches it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from stream.forest.trees import BITS, CATEGORY, INSIDE, ZERO_IS_MISSING, ZERO_REACH, Bools, Floats, Forest, Int32s
 from stream.forest.walk import Splits, as_compared, goes_left, is_listed, leaf_slots, splits_of
 
-MENDED_TOGETHER: Final = 8_192  # rows, so that what is held is bounded
+BATCH_ROWS: Final = 8_192  # bounds memory
 _PAST_ZERO: Final = float(np.nextafter(ZERO_REACH, 1.0))
 
 Rows: TypeAlias = npt.NDArray[np.float64]
@@ -24,7 +24,7 @@ Places: TypeAlias = npt.NDArray[np.int64]
 
 
 class _Paths(NamedTuple):
-    """How a path climbs and on which values a feature of it may lie, in the form that numba takes as one argument."""
+    """Parents, and the neighbours of thresholds, as one argument for numba."""
 
     parent: Int32s
     below: Floats  # the number below each threshold, in the forest's dtype
@@ -33,41 +33,43 @@ class _Paths(NamedTuple):
 
 
 class NodeRows:
-    """Rows that come to the nodes of a forest. `reachable` (nodes,): whether any row comes to a node."""
+    """Rows that reach the nodes of a forest. `reachable` (nodes,): whether any row can reach a node."""
 
     reachable: Bools
 
     def __init__(self, forest: Forest, pool: Rows) -> None:
-        """Walk the pool, (n, features) float64, once."""
+        """`pool`: (n, features) float64, walked once."""
         self._forest, self._pool, self._paths = forest, pool, _paths(forest)
         leaf_row = np.full(len(forest.leaf_node), INSIDE, np.int64)
-        for start in range(0, len(pool), MENDED_TOGETHER):
-            _first_rows(leaf_slots(forest, pool[start : start + MENDED_TOGETHER]), start, leaf_row)
+        for start in range(0, len(pool), BATCH_ROWS):
+            _first_rows(leaf_slots(forest, pool[start : start + BATCH_ROWS]), start, leaf_row)
             if leaf_row.min() != INSIDE:
                 break
-        self._came, self._begin = np.empty(len(forest.left), np.bool_), np.empty(len(forest.left), np.int64)
-        _spread(forest.left, forest.right, forest.parent, forest.leaf_slot, leaf_row, self._came, self._begin)
-        self.reachable = self._came.copy()
-        unseen = np.flatnonzero(~self._came)
-        for start in range(0, len(unseen), MENDED_TOGETHER):
-            nodes = unseen[start : start + MENDED_TOGETHER]
-            self.reachable[nodes] = self._mended(nodes)[1]
+        self._reached, self._start_row = np.empty(len(forest.left), np.bool_), np.empty(len(forest.left), np.int64)
+        _spread_from_leaves(
+            forest.left, forest.right, forest.parent, forest.leaf_slot, leaf_row, self._reached, self._start_row
+        )
+        self.reachable = self._reached.copy()
+        unseen = np.flatnonzero(~self._reached)
+        for start in range(0, len(unseen), BATCH_ROWS):
+            nodes = unseen[start : start + BATCH_ROWS]
+            self.reachable[nodes] = self._adjusted(nodes)[1]
 
     def pool_rows(self, nodes: Places) -> Places:
-        """Which row of the pool the row of each node is, or is made from. Shapes: (n,) -> (n,)."""
-        return self._begin[nodes]
+        """The pool row that each node's row is or was adjusted from. Shapes: (n,) -> (n,)."""
+        return self._start_row[nodes]
 
     def rows(self, nodes: Places) -> Rows:
         """A row for each of these reachable nodes. Shapes: (n,) -> (n, features) float64."""
-        return self._mended(nodes)[0]
+        return self._adjusted(nodes)[0]
 
-    def _mended(self, nodes: Places) -> tuple[Rows, Bools]:
-        rows = np.take(self._pool, self._begin[nodes], axis=0)
-        came = self._came[nodes].copy()
+    def _adjusted(self, nodes: Places) -> tuple[Rows, Bools]:
+        rows = np.take(self._pool, self._start_row[nodes], axis=0)
+        reached = self._reached[nodes].copy()
         compared = as_compared(self._forest, rows)
         compared = compared.copy() if np.shares_memory(compared, rows) else compared
-        _mend(rows, compared, nodes, splits_of(self._forest), self._paths, came)
-        return rows, came
+        _adjust(rows, compared, nodes, splits_of(self._forest), self._paths, reached)
+        return rows, reached
 
 
 def _paths(forest: Forest) -> _Paths:
@@ -79,7 +81,7 @@ def _paths(forest: Forest) -> _Paths:
 
 @numba.njit(cache=True, nogil=True)
 def _first_rows(slots: Int32s, start: int, leaf_row: Places) -> None:
-    """Note for each leaf the first row that came to it."""
+    """Store for each leaf the first row that reaches it."""
     for row in range(slots.shape[0]):
         for tree in range(slots.shape[1]):
             if leaf_row[slots[row, tree]] == INSIDE:
@@ -87,41 +89,41 @@ def _first_rows(slots: Int32s, start: int, leaf_row: Places) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def _spread(
-    left: Int32s, right: Int32s, parent: Int32s, leaf_slot: Int32s, leaf_row: Places, came: Bools, begin: Places
+def _spread_from_leaves(
+    left: Int32s, right: Int32s, parent: Int32s, leaf_slot: Int32s, leaf_row: Places, reached: Bools, start_row: Places
 ) -> None:
-    """A node's row is that of a leaf below it; without one, it begins as the row of the nearest node above that has one."""
+    """A node takes the row of a leaf below it; without one, that of its nearest ancestor with a row, to be adjusted."""
     for node in range(left.shape[0] - 1, -1, -1):  # a child comes after its parent
         if left[node] == INSIDE:
-            begin[node] = leaf_row[leaf_slot[node]]
-        elif begin[left[node]] != INSIDE:
-            begin[node] = begin[left[node]]
+            start_row[node] = leaf_row[leaf_slot[node]]
+        elif start_row[left[node]] != INSIDE:
+            start_row[node] = start_row[left[node]]
         else:
-            begin[node] = begin[right[node]]
-        came[node] = begin[node] != INSIDE
+            start_row[node] = start_row[right[node]]
+        reached[node] = start_row[node] != INSIDE
     for node in range(left.shape[0]):
-        if not came[node]:
-            begin[node] = begin[parent[node]]
+        if not reached[node]:
+            start_row[node] = start_row[parent[node]]
 
 
 @numba.njit(cache=True, nogil=True)
-def _mend(rows: Rows, compared: Floats, nodes: Places, splits: Splits, paths: _Paths, came: Bools) -> None:
-    """Put the features of each node's path onto values that lead to it; `came` says where there are such values."""
+def _adjust(rows: Rows, compared: Floats, nodes: Places, splits: Splits, paths: _Paths, reached: Bools) -> None:
+    """Set the features of each node's path to values that lead to it; `reached` says where such values exist."""
     for i in range(nodes.shape[0]):
-        if came[i]:
+        if reached[i]:
             continue
-        came[i] = True
+        reached[i] = True
         node = paths.parent[nodes[i]]
-        while node != INSIDE and came[i]:
+        while node != INSIDE and reached[i]:
             feature = splits.feature[node]
-            if not _leads(compared[i, feature], nodes[i], feature, splits, paths):
-                came[i] = _put(compared[i], nodes[i], feature, splits, paths)
+            if not _leads_to(compared[i, feature], nodes[i], feature, splits, paths):
+                reached[i] = _set_value(compared[i], nodes[i], feature, splits, paths)
                 rows[i, feature] = compared[i, feature]
             node = paths.parent[node]
 
 
 @numba.njit(cache=True, nogil=True)
-def _leads(value: Any, target: int, feature: int, splits: Splits, paths: _Paths) -> bool:  # noqa: ANN401 - either float
+def _leads_to(value: Any, target: int, feature: int, splits: Splits, paths: _Paths) -> bool:  # noqa: ANN401 - either float
     """Whether a feature's value goes the right way at all of its splits on the path to a node."""
     child, node = target, paths.parent[target]
     while node != INSIDE:
@@ -132,40 +134,44 @@ def _leads(value: Any, target: int, feature: int, splits: Splits, paths: _Paths)
 
 
 @numba.njit(cache=True, nogil=True)
-def _put(row: Floats, target: int, feature: int, splits: Splits, paths: _Paths) -> bool:
-    """Put a feature of a row onto a value that leads to a node; False where none does."""
+def _set_value(row: Floats, target: int, feature: int, splits: Splits, paths: _Paths) -> bool:
+    """Set a feature of a row to a value that leads to a node; False where none does."""
     node = paths.parent[target]
     while node != INSIDE:
         if splits.feature[node] == feature:
             if splits.kind[node] == CATEGORY:
-                if _put_code(row, target, node, splits, paths):
+                if _set_code(row, target, node, splits, paths):
                     return True
             else:
                 for value in (splits.threshold[node], paths.below[node], paths.above[node]):
                     row[feature] = value
-                    if np.isfinite(value) and value != paths.sentinel and _leads(value, target, feature, splits, paths):
+                    if (
+                        np.isfinite(value)
+                        and value != paths.sentinel
+                        and _leads_to(value, target, feature, splits, paths)
+                    ):
                         return True
             if splits.kind[node] == ZERO_IS_MISSING:
                 for end in (0.0, ZERO_REACH, -ZERO_REACH, _PAST_ZERO, -_PAST_ZERO):
                     row[feature] = end
-                    if _leads(row[feature], target, feature, splits, paths):
+                    if _leads_to(row[feature], target, feature, splits, paths):
                         return True
         node = paths.parent[node]
     row[feature] = np.nan
-    return _leads(row[feature], target, feature, splits, paths)
+    return _leads_to(row[feature], target, feature, splits, paths)
 
 
 @numba.njit(cache=True, nogil=True)
-def _put_code(row: Floats, target: int, node: int, splits: Splits, paths: _Paths) -> bool:
-    """Put the feature of a split on categories onto a code that leads to a node: none that is listed, or one that is."""
+def _set_code(row: Floats, target: int, node: int, splits: Splits, paths: _Paths) -> bool:
+    """Set the feature of a split on categories to a code that leads to a node, unlisted or listed."""
     feature = splits.feature[node]
     row[feature] = -1 if paths.sentinel != -1 else -2  # listed nowhere
-    if _leads(row[feature], target, feature, splits, paths):
+    if _leads_to(row[feature], target, feature, splits, paths):
         return True
     for code in range((splits.category_start[node + 1] - splits.category_start[node]) * BITS):
         row[feature] = code
         if row[feature] == paths.sentinel or not is_listed(row[feature], splits, node):
             continue
-        if _leads(row[feature], target, feature, splits, paths):
+        if _leads_to(row[feature], target, feature, splits, paths):
             return True
     return False

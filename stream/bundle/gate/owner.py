@@ -1,4 +1,4 @@
-"""The libraries that the gate asks: each reads the model file itself and scores rows of codes, or a table of words."""
+"""The owner libraries as the gate's oracle: each reads the model file itself and scores rows of codes or a table of words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,88 +15,111 @@ import xgboost as xgb
 
 from stream.errors import ProbeMismatch
 from stream.forest.lightgbm.library import lightgbm
-from stream.forest.trees import Floats, Forest
+from stream.forest.trees import Floats, Forest, Library
 
 Rows: TypeAlias = npt.NDArray[np.float64]
 Table: TypeAlias = Any  # a pandas DataFrame: the one form of a table of words that both libraries take
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
-    """What a library gives for rows. Shapes: leaves (n, trees), margins and predictions (n,)."""
+class OwnerPredictions:
+    """A library's results for rows. Shapes: leaves (n, trees), margins and predictions (n,)."""
 
     leaves: npt.NDArray[Any]
     margins: Floats
     predictions: Floats
 
 
+class InPlace(NamedTuple):
+    """What a second way of predicting gives. Shapes: (n,) both."""
+
+    margins: Floats
+    predictions: Floats
+
+
 class Owner(Protocol):
-    """The library itself on the bytes of the model file, using as many trees as the forest, on one thread."""
+    """The library itself on the content of the model file, using as many trees as the forest, on one thread."""
 
-    version: str
-
-    def ask(self, rows: Rows) -> Answers:
-        """What it gives for rows (n, features) float64."""
+    @staticmethod
+    def version() -> str:
+        """The version of the library on this machine."""
         ...
 
-    def ask_in_words(self, rows: Rows, integers: Sequence[int] = ()) -> Answers:
-        """What it gives for the same rows as a table, in which the training categories stand as the file names them.
+    def predict(self, rows: Rows) -> OwnerPredictions:
+        """Leaves, margins and predictions of rows (n, features) float64."""
+        ...
 
-        Codes must be whole and have a word, or be NaN, which stands as None. The table declares its categories in
-        another order than the training did, so that only a library that goes by the words gives the same. The features
-        `integers` without words are columns of int64, for which their values must be whole.
+    def predict_table(self, rows: Rows, integers: Sequence[int] = ()) -> OwnerPredictions:
+        """Results for the same rows as a table that holds the training categories as the file's words.
+
+        Codes must be whole and have a word, or be NaN, which becomes None. The table declares its categories in another
+        order than training did, so that only a library that goes by words gets equal results. The features `integers`
+        without words are int64 columns, so their values must be whole.
         """
         ...
 
-    def ask_of_tree(self, tree: int, rows: Rows) -> Floats:
-        """The margin of one tree alone, begun at zero. Shapes: rows (n, features) -> (n,)."""
+    def tree_margins(self, tree: int, rows: Rows) -> Floats:
+        """The margin of one tree alone, from zero. Shapes: rows (n, features) -> (n,)."""
+        ...
+
+    def in_place(self, rows: Rows) -> InPlace | None:
+        """What the library's second way of predicting gives, which may round otherwise; None where it has one way."""
         ...
 
 
 def owner_of(forest: Forest, model: bytes) -> Owner:
-    """The library's own reading of the model file behind `forest`."""
-    return XgboostOwner(forest, model) if forest.library == "xgboost" else LightgbmOwner(forest, model)
+    """The owner library, loaded with the model file behind `forest`."""
+    return OWNERS[forest.library](forest, model)
 
 
 def library_version(forest: Forest) -> str:
     """The version of the forest's library on this machine."""
-    return str(xgb.__version__ if forest.library == "xgboost" else lightgbm().__version__)
+    return OWNERS[forest.library].version()
+
+
+def first_difference(ours: npt.NDArray[Any], theirs: npt.NDArray[Any]) -> int | None:
+    """The first place where two arrays (n,) differ in a bit, 0 if only their dtypes do; None where they are equal."""
+    if ours.dtype == theirs.dtype and ours.tobytes() == theirs.tobytes():
+        return None
+    return next((i for i in range(len(ours)) if ours[i].tobytes() != theirs[i].tobytes()), 0)
 
 
 class XgboostOwner:
-    """Booster.predict on a DMatrix. It is told what the file may not hold: feature types and the sentinel."""
+    """Booster.predict on a DMatrix. It is given what the file may not hold: feature types and the sentinel."""
 
-    version = xgb.__version__
+    @staticmethod
+    def version() -> str:
+        """As `Owner` says."""
+        return str(xgb.__version__)
 
     def __init__(self, forest: Forest, model: bytes) -> None:
-        """`model` is the content of the file."""
         self._booster = xgb.Booster({"nthread": 1})
         self._booster.load_model(bytearray(model))
         self._forest = forest
         self._types = ["c" if category else "float" for category in forest.is_category]
         self._missing = np.nan if forest.missing is None else forest.missing
         self._used = (0, _iterations(self._booster, forest.trees))
-        self._singly = self._booster if self._used[1] == forest.trees else _one_tree_each(self._booster)
+        self._by_tree = self._booster if self._used[1] == forest.trees else _one_tree_each(self._booster)
 
-    def ask(self, rows: Rows) -> Answers:
+    def predict(self, rows: Rows) -> OwnerPredictions:
         """As `Owner` says."""
         return self._answers(self._matrix(rows), len(rows))
 
-    def ask_in_words(self, rows: Rows, integers: Sequence[int] = ()) -> Answers:
+    def predict_table(self, rows: Rows, integers: Sequence[int] = ()) -> OwnerPredictions:
         """As `Owner` says."""
         if not any(self._forest.words):
             return self._answers(self._matrix(_in_words(self._forest, rows, {}, integers)), len(rows))
-        told = dict(self._booster.get_categories(export_to_arrow=True).to_arrow())
-        words = {name: _as_trained(words) for name, words in told.items()}
+        trained = dict(self._booster.get_categories(export_to_arrow=True).to_arrow())
+        words = {name: _as_trained(words) for name, words in trained.items()}
         table = _in_words(self._forest, rows, words, integers)
         with _refused_in_words("xgboost", xgb.core.XGBoostError):
             matrix = xgb.DMatrix(table, enable_categorical=True, missing=self._missing, nthread=1)
             return self._answers(matrix, len(rows))
 
-    def ask_of_tree(self, tree: int, rows: Rows) -> Floats:
+    def tree_margins(self, tree: int, rows: Rows) -> Floats:
         """As `Owner` says."""
         matrix = self._matrix(rows, base_margin=np.zeros(len(rows), np.float32))
-        alone = self._singly.predict(matrix, iteration_range=(tree, tree + 1), output_margin=True)
+        alone = self._by_tree.predict(matrix, iteration_range=(tree, tree + 1), output_margin=True)
         return np.asarray(alone)
 
     def _matrix(self, rows: Rows | Table, **more: Any) -> xgb.DMatrix:  # noqa: ANN401 - as DMatrix takes it
@@ -110,65 +133,70 @@ class XgboostOwner:
             **more,
         )
 
-    def in_place(self, rows: Rows) -> tuple[Floats, Floats]:
-        """Margins and predictions of `inplace_predict`, which XGBClassifier takes and which rounds DART otherwise."""
+    def in_place(self, rows: Rows) -> InPlace:
+        """As `Owner` says, by `inplace_predict`, which XGBClassifier uses and which rounds DART otherwise."""
         margins, predictions = (
             np.asarray(
                 self._booster.inplace_predict(
-                    rows,
-                    iteration_range=self._used,
-                    predict_type=what,
-                    missing=self._missing,
-                    validate_features=False,
+                    rows, iteration_range=self._used, predict_type=what, missing=self._missing, validate_features=False
                 )
             )
             for what in ("margin", "value")
         )
-        return margins, predictions
+        return InPlace(margins, predictions)
 
-    def _answers(self, matrix: xgb.DMatrix, rows: int) -> Answers:
+    def _answers(self, matrix: xgb.DMatrix, rows: int) -> OwnerPredictions:
         leaves, margins, predictions = (
             np.asarray(self._booster.predict(matrix, iteration_range=self._used, **what))
             for what in ({"pred_leaf": True}, {"output_margin": True}, {})
         )
-        return Answers(leaves.reshape(rows, -1), margins, predictions)
+        return OwnerPredictions(leaves.reshape(rows, -1), margins, predictions)
 
 
 class LightgbmOwner:
     """Booster.predict on an array, or on a DataFrame for words."""
 
+    @staticmethod
+    def version() -> str:
+        """As `Owner` says."""
+        return str(lightgbm().__version__)
+
     def __init__(self, forest: Forest, model: bytes) -> None:
-        """`model` is the content of the file."""
-        self.version: str = lightgbm().__version__
         self._booster = lightgbm().Booster(model_str=model.decode())
         self._forest = forest
 
-    def ask(self, rows: Rows) -> Answers:
+    def predict(self, rows: Rows) -> OwnerPredictions:
         """As `Owner` says."""
         return self._answers(rows, len(rows))
 
-    def ask_in_words(self, rows: Rows, integers: Sequence[int] = ()) -> Answers:
+    def predict_table(self, rows: Rows, integers: Sequence[int] = ()) -> OwnerPredictions:
         """As `Owner` says. Its columns stay in the model's order: LightGBM takes columns by place, not by name."""
         forest = self._forest
         worded = [name for name, words in zip(forest.features, forest.words, strict=True) if words is not None]
-        told = dict(zip(worded, self._booster.pandas_categorical or [], strict=True))
-        indexes = {name: _pandas().Index(words) for name, words in told.items()}
+        trained = dict(zip(worded, self._booster.pandas_categorical or [], strict=True))
+        indexes = {name: _pandas().Index(words) for name, words in trained.items()}
         table = _in_words(forest, rows, indexes, integers)
         with _refused_in_words("lightgbm", (lightgbm().basic.LightGBMError, ValueError)):
             return self._answers(table, len(rows))
 
-    def ask_of_tree(self, tree: int, rows: Rows) -> Floats:
+    def tree_margins(self, tree: int, rows: Rows) -> Floats:
         """As `Owner` says."""
         return np.asarray(
             self._booster.predict(rows, start_iteration=tree, num_iteration=1, raw_score=True, num_threads=1)
         )
 
-    def _answers(self, rows: Rows | Table, count: int) -> Answers:
+    def in_place(self, rows: Rows) -> None:
+        """As `Owner` says."""
+
+    def _answers(self, rows: Rows | Table, count: int) -> OwnerPredictions:
         leaves, margins, predictions = (
             np.asarray(self._booster.predict(rows, num_iteration=self._forest.trees, num_threads=1, **what))
             for what in ({"pred_leaf": True}, {"raw_score": True}, {})
         )
-        return Answers(leaves.reshape(count, -1), margins, predictions)
+        return OwnerPredictions(leaves.reshape(count, -1), margins, predictions)
+
+
+OWNERS: Final[dict[Library, type[XgboostOwner | LightgbmOwner]]] = {"xgboost": XgboostOwner, "lightgbm": LightgbmOwner}
 
 
 @contextmanager
@@ -196,7 +224,7 @@ def _trees_of(saved: dict[str, Any]) -> dict[str, Any]:
 
 
 def _one_tree_each(booster: xgb.Booster) -> xgb.Booster:
-    """The same trees, told to be an iteration each, as XGBoost gives no sum of less than an iteration."""
+    """The same trees with one iteration each, as XGBoost predicts no less than an iteration."""
     saved = json.loads(booster.save_raw("json"))
     model = _trees_of(saved)
     model["gbtree_model_param"]["num_parallel_tree"] = "1"

@@ -1,8 +1,8 @@
 """The publish gate: our leaves, margins and predictions against the owner library's, bit for bit.
 
-Asked on the whole pool, on pool rows put onto every place where the model may turn, on a row at each split of each tree,
-and on tables: of integers, and where the model file holds the training categories, of their words. Then each tree is
-asked alone for each of its leaves. One bit of difference anywhere and the bundle is refused.
+Compared on the whole pool, on pool rows moved to every value where the model may change, on a row at each split of each
+tree, and on tables: of integers and, where the model file holds the training categories, of their words. Then each tree is
+compared alone, at each of its leaves. One differing bit refuses the bundle.
 """
 
 from __future__ import annotations
@@ -10,19 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-from stream.bundle.gate.kept_probes import Keeper, KeptProbes
+from stream.bundle.gate.kept_probes import KeptProbes, ProbeSampler
 from stream.bundle.gate.node_rows import NodeRows
-from stream.bundle.gate.owner import Answers, Owner, Rows, owner_of
+from stream.bundle.gate.owner import Owner, OwnerPredictions, Rows, first_difference, owner_of
 from stream.bundle.gate.probe_leaves import LeafProbes
-from stream.bundle.gate.probe_rows import BATCH_ROWS, Asked, ProbeKind, ProbeRows
-from stream.bundle.gate.probe_tables import Tabled, in_integers, in_words
+from stream.bundle.gate.probe_rows import BATCH_ROWS, ProbeBatch, ProbeKind, ProbeRows
+from stream.bundle.gate.probe_tables import ProbeTable, in_integers, in_words
 from stream.errors import ProbeMismatch
-from stream.forest.link import Link
+from stream.forest.cutoffs import Link
 from stream.forest.trees import INSIDE, Forest, Int32s
 from stream.forest.walk import decisive_nodes, leaf_ids, leaf_slots, margins
 
@@ -34,28 +33,28 @@ class ProbeReport:
     """What was compared, all of it equal. `kept` goes into the bundle."""
 
     counts: dict[ProbeKind, int]  # rows of each kind
-    word_rows: int  # asked as a table of words; none where the model file holds no training categories
-    integer_rows: int  # asked as a table with columns of int64; none where the pool is whole in no feature
-    leaf_rows: int  # asked of one tree alone
+    word_rows: int  # as a table of words; none where the model file holds no training categories
+    integer_rows: int  # as a table with columns of int64; none where no feature of the pool is whole
+    leaf_rows: int  # for one tree alone
     splits: int
-    splits_unreachable: int  # no row at all comes to them
+    splits_unreachable: int  # no row at all reaches them
     splits_left_out: int  # of the others, beyond the gate's bound
     codes_left_out: int  # of the splits on categories, beyond the gate's bound
     leaves_unreachable: int
     leaves_left_out: int
     library: str
-    library_version: str  # of the library that was asked, on this machine
+    library_version: str  # of the library, on this machine
     kept: KeptProbes
 
     @property
     def rows(self) -> int:
-        """Rows in all."""
+        """Total rows."""
         return sum(self.counts.values()) + self.word_rows + self.integer_rows + self.leaf_rows
 
 
 @dataclass(frozen=True, slots=True)
 class _Where:
-    """What a refusal says of a row."""
+    """A row, as refusals describe it."""
 
     probe: str
     row: str
@@ -70,62 +69,62 @@ def probe(
     declared: Sequence[int] = (),
     progress: Progress = lambda _done, _total: None,
 ) -> ProbeReport:
-    """Hold the forest and its link against the owner library.
+    """Compare the forest and its link with the owner library.
 
     Shapes: pool (n, features) float64; `model` is the content of the model file; `declared` is how many categories each
     feature has by features.toml or the model file, none where empty.
     Raises: ProbeMismatch that names the row, and the tree and node or the value that differs.
     """
-    owner, reach = owner_of(forest, model), NodeRows(forest, pool)
-    asking, leaves = ProbeRows(forest, pool, declared, reach), LeafProbes(forest, reach)
+    owner, node_rows = owner_of(forest, model), NodeRows(forest, pool)
+    probes, leaves = ProbeRows(forest, pool, declared, node_rows), LeafProbes(forest, node_rows)
     worded, whole = in_words(forest, pool), in_integers(forest, pool)
-    counts = asking.counts
-    keeper, done = Keeper(counts), 0
+    counts = probes.counts
+    sampler, done = ProbeSampler(counts), 0
     total = sum(counts.values()) + len(worded.rows) + len(whole.rows) + leaves.rows
 
-    def told(rows: int) -> None:
+    def advance(rows: int) -> None:
         nonlocal done
         done += rows
         progress(done, total)
 
-    for asked in asking.batches():
-        answers = owner.ask(asked.rows)
-        _compare(forest, link, asked.rows, answers, partial(_of_probe, forest, asked))
-        keeper.offer(asked, answers)
-        told(len(asked.rows))
-    for tabled in (worded, whole):
-        for start in range(0, len(tabled.rows), BATCH_ROWS):
-            rows = tabled.rows[start : start + BATCH_ROWS]
-            answers = owner.ask_in_words(rows, tabled.integers)
-            _compare(forest, link, rows, answers, partial(_of_table, forest, tabled, start))
-            told(len(rows))
-    _compare_leaves(forest, owner, leaves, told)
+    for batch in probes.batches():
+        results = owner.predict(batch.rows)
+        _compare(forest, link, batch.rows, results, partial(_of_probe, forest, batch))
+        sampler.add(batch, results)
+        advance(len(batch.rows))
+    for table in (worded, whole):
+        for start in range(0, len(table.rows), BATCH_ROWS):
+            rows = table.rows[start : start + BATCH_ROWS]
+            results = owner.predict_table(rows, table.integers)
+            _compare(forest, link, rows, results, partial(_of_table, forest, table, start))
+            advance(len(rows))
+    _compare_leaves(forest, owner, leaves, advance)
     return ProbeReport(
         counts=counts,
         word_rows=len(worded.rows),
         integer_rows=len(whole.rows),
         leaf_rows=leaves.rows,
-        splits=asking.nodes.splits,
-        splits_unreachable=asking.nodes.unreachable,
-        splits_left_out=asking.nodes.left_out,
-        codes_left_out=asking.nodes.codes_left_out,
+        splits=probes.nodes.splits,
+        splits_unreachable=probes.nodes.unreachable,
+        splits_left_out=probes.nodes.left_out,
+        codes_left_out=probes.nodes.codes_left_out,
         leaves_unreachable=leaves.unreachable,
         leaves_left_out=leaves.left_out,
         library=forest.library,
-        library_version=owner.version,
-        kept=keeper.finish(),
+        library_version=owner.version(),
+        kept=sampler.finish(),
     )
 
 
-def _compare_leaves(forest: Forest, owner: Owner, leaves: LeafProbes, told: Callable[[int], None]) -> None:
-    fault = leaves.first_fault(owner.ask_of_tree, told)
+def _compare_leaves(forest: Forest, owner: Owner, leaves: LeafProbes, advance: Callable[[int], None]) -> None:
+    fault = leaves.first_fault(owner.tree_margins, advance)
     if fault is not None:
         where = _Where(f"leaf probe {fault.place}", f"row {fault.pool_row} of the pool (from 0), or made from it")
         of_tree = f"leaf {fault.leaf} of tree {fault.tree} alone is {fault.ours!s} here and {fault.theirs!s} there"
         _refuse(forest, where, of_tree)
 
 
-def _compare(forest: Forest, link: Link, rows: Rows, theirs: Answers, where: Callable[[int], _Where]) -> None:
+def _compare(forest: Forest, link: Link, rows: Rows, theirs: OwnerPredictions, where: Callable[[int], _Where]) -> None:
     slots = leaf_slots(forest, rows)
     ours = leaf_ids(forest, slots)
     scored = margins(forest, slots)
@@ -141,20 +140,14 @@ def _compare(forest: Forest, link: Link, rows: Rows, theirs: Answers, where: Cal
         ("margin", scored, theirs.margins),
         ("prediction", link.probabilities(scored), theirs.predictions),
     ):
-        if (wrong := _first_difference(here, there)) is not None:
+        if (wrong := first_difference(here, there)) is not None:
             of_margin = "" if what == "margin" else f" of margin {scored[wrong]!s}"
             told = f"all trees reach the same leaves, but the {what}{of_margin} is {here[wrong]!s} here and {there[wrong]!s} there"
             _refuse(forest, where(wrong), told)
 
 
-def _first_difference(here: npt.NDArray[Any], there: npt.NDArray[Any]) -> int | None:
-    if here.dtype == there.dtype and here.tobytes() == there.tobytes():
-        return None
-    return next((i for i in range(len(here)) if here[i].tobytes() != there[i].tobytes()), 0)
-
-
 def _parted(forest: Forest, slots: Int32s, tree: int, their_leaf: int) -> str:
-    """Say where two paths in one tree part: ours to the leaf in `slots`, theirs to the leaf of that id."""
+    """Describe where two paths in one tree part: ours to the leaf in `slots`, theirs to the leaf of that id."""
     first, last = forest.first_leaf[tree : tree + 2].tolist()
     told = f"reaches leaf {forest.leaf_id[slots[tree]]} here and leaf {their_leaf} there"
     found = np.flatnonzero(forest.leaf_id[first:last] == their_leaf)
@@ -166,19 +159,19 @@ def _parted(forest: Forest, slots: Int32s, tree: int, their_leaf: int) -> str:
     return f"parts at node {forest.node_id[node]} (on {forest.features[forest.split_feature[node]]!r}): it {told}"
 
 
-def _of_probe(forest: Forest, asked: Asked, row: int) -> _Where:
-    number, pool_row = asked.start + row, int(asked.pool_rows[row])
-    put = ", ".join(f"{forest.features[j]!r} put to {float(asked.rows[row, j])!r}" for j in asked.placed(row))
-    return _Where(f"{asked.kind} probe {number}", f"row {pool_row} of the pool (from 0){f' with {put}' if put else ''}")
+def _of_probe(forest: Forest, batch: ProbeBatch, row: int) -> _Where:
+    number, pool_row = batch.start + row, int(batch.pool_rows[row])
+    put = ", ".join(f"{forest.features[j]!r} put to {float(batch.rows[row, j])!r}" for j in batch.placed(row))
+    return _Where(f"{batch.kind} probe {number}", f"row {pool_row} of the pool (from 0){f' with {put}' if put else ''}")
 
 
-def _of_table(forest: Forest, tabled: Tabled, start: int, row: int) -> _Where:
+def _of_table(forest: Forest, table: ProbeTable, start: int, row: int) -> _Where:
     number = start + row
-    j = int(tabled.feature[number])
-    what = "" if tabled.integers else "training category "
-    put = "" if j == INSIDE else f" with {forest.features[j]!r} put to {what}{tabled.rows[number, j]:.17g}"
-    kind, said = ("integer", "integers") if tabled.integers else ("word", "words")
-    return _Where(f"{kind} probe {number}", f"row {tabled.pool_rows[number]} of the pool (from 0) in {said}{put}")
+    j = int(table.feature[number])
+    what = "" if table.integers else "training category "
+    put = "" if j == INSIDE else f" with {forest.features[j]!r} put to {what}{table.rows[number, j]:.17g}"
+    kind, said = ("integer", "integers") if table.integers else ("word", "words")
+    return _Where(f"{kind} probe {number}", f"row {table.pool_rows[number]} of the pool (from 0) in {said}{put}")
 
 
 def _refuse(forest: Forest, where: _Where, what: str) -> None:

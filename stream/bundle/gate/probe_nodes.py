@@ -1,4 +1,4 @@
-"""What the gate asks of each split: values of its feature that part at it, each on a row that comes to the split.
+"""The probes of each split: values of its feature around the decision, each on a row that reaches the split.
 
 A number: its threshold, one ulp to each side in float32 and in float64, and missing; the ends of zero where zero is
 missing. A category: the codes that it lists and others that are known, a code that is listed nowhere, a code with a
@@ -26,9 +26,9 @@ ENDS_OF_ZERO: Final = (0.0, ZERO_REACH, -ZERO_REACH, _PAST_ZERO, -_PAST_ZERO)
 
 
 class NodeProbes:
-    """Which value is put into the feature of which split. Shapes: node and value (rows,).
+    """Which value is set in the feature of which split. Shapes: node and value (rows,).
 
-    splits: how many the forest has; unreachable: of them, those that no row comes to; left_out: the reachable ones
+    splits: how many the forest has; unreachable: of them, those that no row reaches; left_out: the reachable ones
     beyond NODES_PROBED_MAX; codes_left_out: known codes, summed over splits, beyond their bounds.
     """
 
@@ -39,11 +39,11 @@ class NodeProbes:
     left_out: int
     codes_left_out: int
 
-    def __init__(self, forest: Forest, reach: NodeRows, codes: Sequence[Rows]) -> None:
-        """`codes` are the codes that are known of each feature."""
-        self._forest, self._reach = forest, reach
+    def __init__(self, forest: Forest, node_rows: NodeRows, codes: Sequence[Rows]) -> None:
+        """`codes`: the known codes of each feature."""
+        self._forest, self._node_rows = forest, node_rows
         splits = np.flatnonzero(forest.left != INSIDE)
-        open_to_rows = splits[reach.reachable[splits]]
+        open_to_rows = splits[node_rows.reachable[splits]]
         chosen = _chosen(forest, open_to_rows)
         self.splits, self.unreachable = len(splits), len(splits) - len(open_to_rows)
         self.left_out, self.codes_left_out = len(open_to_rows) - len(chosen), 0
@@ -63,12 +63,12 @@ class NodeProbes:
         return len(self.node)
 
     def rows(self, start: int, stop: int) -> tuple[Rows, Places, Places]:
-        """The rows of a batch, which row of the pool each began as, and the feature of the split that it asks."""
+        """The rows of a batch, the pool row that each was made from, and the feature of its split."""
         node = self.node[start:stop]
         feature = self._forest.split_feature[node].astype(np.int64)
-        rows = self._reach.rows(node)
+        rows = self._node_rows.rows(node)
         rows[np.arange(len(rows)), feature] = self.value[start:stop]
-        return rows, self._reach.pool_rows(node), feature
+        return rows, self._node_rows.pool_rows(node), feature
 
 
 def evenly(count: int, most: int, turn: int = 0) -> Places:

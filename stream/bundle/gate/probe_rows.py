@@ -1,8 +1,8 @@
-"""Which rows the gate asks: the pool, and pool rows put onto the places where a model may turn.
+"""The rows that the gate compares: the pool, and pool rows moved to values where a model may change.
 
 Each placed row is a row of the pool with one feature on a threshold or one ulp beside it, on a code of a category, or on
-a number that trips code up; a combination has several features on such values at once. A row of a node comes to one split
-of one tree, and has its feature on a value that parts there. Same inputs, same rows.
+a number that trips code up; a combination has several features on such values at once. A row of a node reaches one split
+of one tree, with the split's feature on a value that decides there. Same inputs, same rows.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ TRIPPING: Final = (
     *(np.nan, 0.0, -0.0, 1e-36, -1e-36, ZERO_REACH, -ZERO_REACH, _PAST_ZERO, -_PAST_ZERO, 5e-324, 0.1),
     *(2.0**24 + 1, -(2.0**24) - 1, 2.0**31, 2.0**53, 1e30, -1e30),
 )  # 2**24 + 1 is the first whole number that float32 does not hold
-STRANGE_CODES: Final = (-1.0, -0.5, 3.7, np.nan, 2.0**24, 2.0**24 + 1, 2.0**31)  # none that a training lists
-CODES_IN_A_ROW: Final = 256  # asked of a category whether anybody names them or not
+STRANGE_CODES: Final = (-1.0, -0.5, 3.7, np.nan, 2.0**24, 2.0**24 + 1, 2.0**31)  # none that training lists
+CODES_IN_A_ROW: Final = 256  # compared for a category whether or not anything lists them
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
-    """A batch of rows of one kind. Shapes: rows (n, features), pool_rows (n,): which row of the pool each began as."""
+class ProbeBatch:
+    """A batch of rows of one kind. Shapes: rows (n, features), pool_rows (n,): the pool row that each was made from."""
 
     kind: ProbeKind
     start: int  # place of the first among all of its kind
     rows: Rows
     pool_rows: Places
-    placed: Callable[[int], tuple[int, ...]]  # row of the batch -> the features that were put onto a value
+    placed: Callable[[int], tuple[int, ...]]  # row of the batch -> the features that were set
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,19 +54,21 @@ class _Placements:
 
 
 class ProbeRows:
-    """All rows that a forest is asked on. `nodes` says how many of its splits they come to."""
+    """All rows for a forest. `nodes` counts the splits that they reach."""
 
     nodes: NodeProbes
 
-    def __init__(self, forest: Forest, pool: Rows, declared: Sequence[int] = (), reach: NodeRows | None = None) -> None:
+    def __init__(
+        self, forest: Forest, pool: Rows, declared: Sequence[int] = (), node_rows: NodeRows | None = None
+    ) -> None:
         """Shapes: pool (n, features) float64; `declared` is how many categories each feature has, none where empty.
 
-        `reach` is that of this forest and pool, where it is at hand.
+        `node_rows`: of this forest and pool, if already computed.
         """
         self._pool = pool
         features = range(len(forest.features))
         known = tuple(declared) or (0,) * len(forest.features)
-        thresholds = [_around(forest, j) for j in features]
+        thresholds = [_with_neighbours(forest.thresholds(j)) for j in features]
         codes = [_codes(forest, j, known[j]) for j in features]
         tripping = [np.concatenate([np.array(TRIPPING), _sentinels(forest)])] * len(features)
         self._of: dict[ProbeKind, _Placements] = {
@@ -79,32 +81,32 @@ class ProbeRows:
             ),
         }
         known_codes = [_known(forest, j, known[j], pool[:, j]) for j in features]
-        self.nodes = NodeProbes(forest, reach or NodeRows(forest, pool), known_codes)
+        self.nodes = NodeProbes(forest, node_rows or NodeRows(forest, pool), known_codes)
 
     @property
     def counts(self) -> dict[ProbeKind, int]:
-        """How many rows of each kind."""
+        """Rows of each kind."""
         return {kind: placements.rows for kind, placements in self._of.items()} | {"node": len(self.nodes)}
 
-    def batches(self) -> Iterator[Asked]:
-        """Give every row, in batches of at most BATCH_ROWS of one kind, in the order of `counts`."""
+    def batches(self) -> Iterator[ProbeBatch]:
+        """Every row, in batches of at most BATCH_ROWS of one kind, in the order of `counts`."""
         for kind, placements in self._of.items():
             for start in range(0, placements.rows, BATCH_ROWS):
                 yield self._batch(kind, placements, start)
         for start in range(0, len(self.nodes), BATCH_ROWS):
             yield self._at_nodes(start)
 
-    def _at_nodes(self, start: int) -> Asked:
+    def _at_nodes(self, start: int) -> ProbeBatch:
         rows, pool_rows, feature = self.nodes.rows(start, start + BATCH_ROWS)
 
         def placed(of_row: int) -> tuple[int, ...]:
-            row, began = rows[of_row], self._pool[pool_rows[of_row]]
-            mended = (row != began) & ~(np.isnan(row) & np.isnan(began))
-            return tuple(sorted({int(feature[of_row]), *np.flatnonzero(mended).tolist()}))
+            row, before = rows[of_row], self._pool[pool_rows[of_row]]
+            changed = (row != before) & ~(np.isnan(row) & np.isnan(before))
+            return tuple(sorted({int(feature[of_row]), *np.flatnonzero(changed).tolist()}))
 
-        return Asked("node", start, rows, pool_rows, placed)
+        return ProbeBatch("node", start, rows, pool_rows, placed)
 
-    def _batch(self, kind: ProbeKind, placements: _Placements, start: int) -> Asked:
+    def _batch(self, kind: ProbeKind, placements: _Placements, start: int) -> ProbeBatch:
         stop = min(start + BATCH_ROWS, placements.rows)
         pool_rows = np.arange(start, stop) % len(self._pool)
         rows = np.take(self._pool, pool_rows, axis=0)
@@ -115,7 +117,7 @@ class ProbeRows:
         def placed(of_row: int) -> tuple[int, ...]:
             return tuple(sorted(set(feature[row == of_row].tolist())))
 
-        return Asked(kind, start, rows, pool_rows, placed)
+        return ProbeBatch(kind, start, rows, pool_rows, placed)
 
 
 def _nothing() -> tuple[Places, Places, Rows]:
@@ -146,17 +148,13 @@ def _combined(values: Sequence[Rows]) -> _Placements:
     return _Placements(COMBINATIONS, row, feature, np.concatenate(values)[begin[feature] + which])
 
 
-def _around(forest: Forest, feature: int) -> Rows:
-    """Each threshold of a feature and its neighbours, in the dtype of the comparison and as doubles; finite ones."""
-    return _with_neighbours(forest.thresholds(feature))
-
-
 def _sentinels(forest: Forest) -> Rows:
     """What the decider takes for missing, and its neighbours in float32, which are none, and float64, which are."""
     return np.empty(0) if forest.missing is None else _with_neighbours(np.array([forest.missing], forest.dtype))
 
 
 def _with_neighbours(on: npt.NDArray[np.floating]) -> Rows:
+    """Numbers and their neighbours, in their own dtype and as doubles; finite ones."""
     as_double = on.astype(np.float64)
     with np.errstate(over="ignore"):  # past the largest float lies inf, which no decision holds
         around = [np.nextafter(a, a.dtype.type(end)) for a in (on, as_double) for end in (-np.inf, np.inf)]

@@ -1,4 +1,4 @@
-"""Whether a model can be a shadow of another one: the same rows, the same codes, and one cutoff that serves both."""
+"""Whether a model can shadow another one: same features, same codes, and a cutoff that serves both."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from stream.forest.trees import CATEGORY, INSIDE, Forest
 from stream.recourse.rules.features import FeatureRules
 
 
-def why_unfit(shadow: Forest, forest: Forest, rules: FeatureRules, *, trained: bool) -> str | None:
-    """Say why a shadow does not take the rows of `forest`, or why its cutoff means nothing for it; None where it fits.
+def incompatibility(shadow: Forest, forest: Forest, rules: FeatureRules, *, trained: bool) -> str | None:
+    """Why a shadow cannot take the rows or the cutoff of `forest`; None where it can.
 
     `trained`: whether the build trained it, and so on the codes of `forest`. The order of the features does not matter.
     """
@@ -22,8 +22,8 @@ def why_unfit(shadow: Forest, forest: Forest, rules: FeatureRules, *, trained: b
     absent, spare = set(forest.features) - set(shadow.features), set(shadow.features) - set(forest.features)
     if absent or spare:
         sides = (("lacks", absent), ("has besides", spare))
-        told = " and ".join(f"{what} {some(sorted(names))}" for what, names in sides if names)
-        return f"of the model's features it {told}"
+        differences = " and ".join(f"{what} {some(sorted(names))}" for what, names in sides if names)
+        return f"of the model's features it {differences}"
     if _link(shadow) != _link(forest):
         return (
             f"it predicts by {_link(shadow)} and the model by {_link(forest)}, so that one cutoff does not serve both"
@@ -47,7 +47,7 @@ def aligned(shadow: Forest, forest: Forest) -> Forest:
 
 
 def _link(forest: Forest) -> str:
-    """What makes a prediction of a margin, in words: equal where the links are."""
+    """The link in words, equal where the links are."""
     line = (
         forest.link_line if forest.objective in forest.link_line else f"{forest.objective} {forest.link_line}".strip()
     )

@@ -1,7 +1,7 @@
-"""The shadow models of a bundle: trained or given at its build, held against the model, and read again by whoever opens it.
+"""The shadow models of a bundle: trained or given at the build, checked against the model, and read again on opening.
 
-They lie under shadows/00, 01, ... in the order in which they stand in a ring (`Shadows`), so the manifest need only say how
-many of them are searched for one applicant.
+They are stored as shadows/00, 01, ... in the order of their ring (`Shadows`), so the manifest only says how many of them
+are searched for one applicant.
 """
 
 from __future__ import annotations
@@ -16,30 +16,31 @@ import numpy as np
 from stream.bundle.advice.pool_rank import area_under_curve
 from stream.bundle.build_inputs import BuildInputs, Progress
 from stream.bundle.gate.kept_probes import mismatch
-from stream.bundle.gate.owner import owner_of
-from stream.bundle.manifest import MODEL_FILES, SHADOWS, Manifest, ShadowsEntry
+from stream.bundle.gate.owner import first_difference, owner_of
+from stream.bundle.manifest import SHADOWS, Manifest, ShadowsEntry
 from stream.bundle.manifest_fields import SHADOWS_MAX
 from stream.bundle.pool import Rows
-from stream.bundle.read_model import forest_in, read_model
-from stream.bundle.shadows.fit import aligned, why_unfit
+from stream.bundle.read_model import forest_in, library_of, read_file, read_model
+from stream.bundle.shadows.fit import aligned, incompatibility
 from stream.bundle.shadows.train_params import TrainParams, read_train_params
 from stream.bundle.shadows.training import labels_of, train_shadow
-from stream.errors import ConfigurationError, CorruptionError, ModelRefused, ProbeMismatch, shown
+from stream.errors import ConfigurationError, CorruptionError, ProbeMismatch, shown
+from stream.forest.libraries import LIBRARIES
 from stream.forest.link import check_predictions, link_of
 from stream.forest.trees import Forest
 from stream.forest.walk import margins_of
 from stream.recourse.rules.features import FeatureRules
 from stream.recourse.search.shadows import NO_SHADOWS, Shadows
 
-TRAIN: Final = "train.json"  # in a bundle whose shadows the build trained: the file by which it did
-SHADOWS_BYTES_MAX: Final = 1 << 30  # of all of them; whoever opens the bundle reads them all
+TRAIN: Final = "train.json"  # in a bundle whose shadows the build trained: its parameters
+SHADOWS_BYTES_MAX: Final = 1 << 30  # of all of them; opening a bundle reads them all
 COMPARED_ROWS_MAX: Final = 4_096  # of the pool, spread evenly over it
 EVEN: Final = 0.5  # the area under the curve of a model that ranks nobody
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """How many shadows to train, how, and on which outcomes of the pool."""
+    """How many shadows to train, with which parameters, on which outcomes of the pool."""
 
     count: int
     params: TrainParams
@@ -48,7 +49,7 @@ class Training:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowRequest:
-    """Which shadows a build was asked for: trained ones, or given files, or none."""
+    """The requested shadows: trained ones, given files, or none."""
 
     training: Training | None = None
     given: tuple[Path, ...] = ()
@@ -56,7 +57,7 @@ class ShadowRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltShadows:
-    """What a build puts into the bundle: model files by name, and what the manifest says of them, None without any."""
+    """Model files by name in the bundle, and their entry in the manifest, None without any."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     entry: ShadowsEntry | None = None
@@ -65,7 +66,7 @@ class BuiltShadows:
 def shadow_request(
     count: int | None, train_params: Path | None, models: Sequence[Path], target_column: str | None
 ) -> ShadowRequest:
-    """Hold the flags against each other and read train.json. Raises: ConfigurationError."""
+    """Check the flags against each other and read train.json. Raises: ConfigurationError."""
     if count is not None and models:
         _refuse("--shadows trains shadow models and --shadow-models takes given ones; say one of the two")
     if count is None and train_params is not None:
@@ -88,7 +89,7 @@ def shadow_request(
 
 
 def build_shadows(request: ShadowRequest, inputs: BuildInputs, cutoff: float, progress: Progress) -> BuiltShadows:
-    """Train or read the shadows, and hold each against the model and its own library. `cutoff` is the model's.
+    """Train or read the shadows, and check each against the model and its own library. `cutoff` is the model's.
 
     Raises: ConfigurationError (ModelRefused among it) that names the shadow and why it does not fit, ProbeMismatch
     where its library computes anything else than we do.
@@ -119,7 +120,7 @@ def build_shadows(request: ShadowRequest, inputs: BuildInputs, cutoff: float, pr
 def stored_shadows(folder: Path, manifest: Manifest, forest: Forest, rules: FeatureRules) -> Shadows:
     """The shadows of the bundle in `folder`, whose model is `forest`.
 
-    Raises: CorruptionError where the files are not those that the manifest tells of, MachineMismatch where this machine
+    Raises: CorruptionError where the files are not those of the manifest, MachineMismatch where this machine
     reads another forest out of one than the builder's.
     """
     entry = manifest["shadows"]
@@ -133,7 +134,7 @@ def stored_shadows(folder: Path, manifest: Manifest, forest: Forest, rules: Feat
     forests = []
     for path, digest in zip(paths, entry["forests_sha256"], strict=True):
         read, _ = read_model(folder / path, trees=manifest["trees"], missing=manifest["missing"])
-        why = why_unfit(read, forest, rules, trained=entry["trained"])
+        why = incompatibility(read, forest, rules, trained=entry["trained"])
         if why is not None:
             message = f"{folder / path} is no shadow of the bundle's model: {why}; build or fetch the bundle again"
             raise CorruptionError(message)
@@ -153,28 +154,28 @@ def stored_shadows(folder: Path, manifest: Manifest, forest: Forest, rules: Feat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shadow:
-    """A shadow whose features are in the model's order. `said` is what messages call it."""
+    """A shadow whose features are in the model's order. `name` is for messages."""
 
-    said: str
+    name: str
     suffix: str
     content: bytes
     as_saved: Forest
     forest: Forest
-    remedy: str  # where it ranks people the other way round
+    remedy: str  # where it ranks people in reverse
 
 
 def _trained(training: Training, inputs: BuildInputs, progress: Progress) -> Iterator[_Shadow]:
     forest, column = inputs.forest, training.target_column
     labels = labels_of(forest, inputs.pool, column)
-    suffix = ".ubj" if forest.library == "xgboost" else ".txt"
-    told = f"a shadow model trained as --train-params {training.params.path} says"
+    suffix = LIBRARIES[forest.library].trained_suffix
+    name = f"a shadow model trained as --train-params {training.params.path} says"
     remedy = (
         f"name the --target-column that the model was trained to predict; {shown(column)!r} looks like its opposite"
     )
     for number in range(training.count):
         progress("training shadows", number, training.count)
         content = train_shadow(forest, inputs.pool.rows, labels, training.params, number)
-        yield _read(told, content, Path(f"{number:02d}{suffix}"), inputs, trained=True, remedy=remedy)
+        yield _read(name, content, Path(f"{number:02d}{suffix}"), inputs, trained=True, remedy=remedy)
     progress("training shadows", training.count, training.count)
 
 
@@ -182,36 +183,31 @@ def _given(paths: Sequence[Path], inputs: BuildInputs, progress: Progress) -> It
     known = {inputs.forest.digest: "the model itself"}
     for number, path in enumerate(paths):
         progress("reading shadows", number, len(paths))
-        told = f"--shadow-models {path}"
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            _refuse(f"{told} cannot be read: {error.strerror or error}")
+        name = f"--shadow-models {path}"
+        content = read_file(path, name)
         remedy = "give models that predict the same outcome"
-        shadow = _read(told, content, path, inputs, trained=False, remedy=remedy)
+        shadow = _read(name, content, path, inputs, trained=False, remedy=remedy)
         if (same := known.get(shadow.forest.digest)) is not None:
-            _refuse(f"{told} holds the same trees as {same}, and would tell nothing more; give each model once")
+            _refuse(f"{name} holds the same trees as {same}, and would tell nothing more; give each model once")
         known[shadow.forest.digest] = str(path)
         yield shadow
     progress("reading shadows", len(paths), len(paths))
 
 
-def _read(said: str, content: bytes, path: Path, inputs: BuildInputs, *, trained: bool, remedy: str) -> _Shadow:
-    if path.suffix.lower() not in MODEL_FILES:
-        message = f"{said} is none of .json, .ubj (XGBoost) and .txt (LightGBM); save it as one of these"
-        raise ModelRefused(message)
+def _read(name: str, content: bytes, path: Path, inputs: BuildInputs, *, trained: bool, remedy: str) -> _Shadow:
+    library_of(path, name)
     try:
-        # A choice of trees that the model's file left is made for its shadows as well.
+        # The choice of trees that the model's file left applies to its shadows too.
         read = forest_in(content, path, trees=inputs.trees, missing=inputs.forest.missing)
         check_predictions(read, link_of(read))
     except ConfigurationError as error:
-        message = f"{said}: {error}"
+        message = f"{name}: {error}"
         raise type(error)(message) from error
-    why = why_unfit(read, inputs.forest, inputs.rules, trained=trained)
+    why = incompatibility(read, inputs.forest, inputs.rules, trained=trained)
     if why is not None:
-        _refuse(f"{said} is no shadow of the model: {why}")
+        _refuse(f"{name} is no shadow of the model: {why}")
     suffix, forest = path.suffix.lower(), aligned(read, inputs.forest)
-    return _Shadow(said=said, suffix=suffix, content=content, as_saved=read, forest=forest, remedy=remedy)
+    return _Shadow(name=name, suffix=suffix, content=content, as_saved=read, forest=forest, remedy=remedy)
 
 
 def _compare(shadow: _Shadow, inputs: BuildInputs) -> None:
@@ -219,26 +215,25 @@ def _compare(shadow: _Shadow, inputs: BuildInputs) -> None:
     places = np.unique(np.linspace(0, len(inputs.pool.rows) - 1, COMPARED_ROWS_MAX).astype(np.int64))
     rows: Rows = inputs.pool.rows[places]
     order = [inputs.forest.features.index(name) for name in shadow.as_saved.features]
-    theirs = owner_of(shadow.as_saved, shadow.content).ask(np.ascontiguousarray(rows[:, order])).margins
+    theirs = owner_of(shadow.as_saved, shadow.content).predict(np.ascontiguousarray(rows[:, order])).margins
     ours = margins_of(shadow.forest, rows)
-    if ours.dtype == theirs.dtype and ours.tobytes() == theirs.tobytes():
+    if (wrong := first_difference(ours, theirs)) is None:
         return
-    wrong = next((i for i in range(len(rows)) if ours[i].tobytes() != theirs[i].tobytes()), 0)
     message = (
-        f"{shadow.said} is refused: on row {places[wrong]} of the pool (from 0) its margin is {ours[wrong]!s} here and "
+        f"{shadow.name} is refused: on row {places[wrong]} of the pool (from 0) its margin is {ours[wrong]!s} here and "
         f"{theirs[wrong]!s} there; what {shadow.forest.library} computes is not reproduced exactly, so please report the model file"
     )
     raise ProbeMismatch(message)
 
 
 def _check_side(shadow: _Shadow, inputs: BuildInputs, cutoff: float) -> None:
-    """Refuse a shadow that ranks those whom the model accepts below those whom it declines: it learnt the opposite."""
+    """Refuse a shadow that ranks those whom the model accepts below those whom it declines: it learnt the opposite outcome."""
     sign = inputs.policy.sign
     accepted = sign * margins_of(inputs.forest, inputs.pool.rows) >= sign * cutoff
     area = area_under_curve(sign * margins_of(shadow.forest, inputs.pool.rows), accepted)
     if area < EVEN:  # not so where it is NaN, as the model declines nobody
         _refuse(
-            f"{shadow.said} ranks those whom the model accepts below those whom it declines (AUC {area:.3f}); {shadow.remedy}"
+            f"{shadow.name} ranks those whom the model accepts below those whom it declines (AUC {area:.3f}); {shadow.remedy}"
         )
 
 

@@ -1,4 +1,4 @@
-"""train.json: how the lender trained the model, so that shadow models can be trained alike. No model file holds all of it.
+"""train.json: how the lender trained the model, for training shadows alike; no model file holds all of it.
 
     {"params": {"objective": "binary:logistic", "max_depth": 4, "eta": 0.1}, "rounds": 300}
 
@@ -8,12 +8,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from stream.errors import ConfigurationError, shown
+from stream.strict_json import finite_numbers, unique_keys
 
 KEYS: Final = ("params", "rounds")
 ROUNDS_MAX: Final = 100_000
@@ -23,7 +24,7 @@ EXAMPLE: Final = '{"params": {"objective": "binary:logistic", "max_depth": 4, "e
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainParams:
-    """What train.json says, and its bytes. `params` has no null: it is what the library takes by default."""
+    """train.json, parsed, and its bytes. Nulls in `params` are dropped: they mean the library's default."""
 
     path: Path
     content: bytes
@@ -41,12 +42,12 @@ def read_train_params(path: Path) -> TrainParams:
     if len(content) > TRAIN_BYTES_MAX:
         _refuse(path, f"has more than {TRAIN_BYTES_MAX} bytes; give {EXAMPLE}")
     try:
-        said = json.loads(content, object_pairs_hook=_object, parse_constant=_no_number)
+        parsed = json.loads(content, object_pairs_hook=unique_keys, parse_constant=finite_numbers)
     except (ValueError, RecursionError) as error:
         _refuse(path, f"is not JSON ({shown(str(error))}); give {EXAMPLE}")
-    if not isinstance(said, dict) or set(said) != set(KEYS):
+    if not isinstance(parsed, dict) or set(parsed) != set(KEYS):
         _refuse(path, f"must be an object of params and rounds and nothing else, as {EXAMPLE}")
-    params, rounds = said["params"], said["rounds"]
+    params, rounds = parsed["params"], parsed["rounds"]
     if not isinstance(params, dict):
         _refuse(path, f"`params` must be an object: what the library's train() was given by this name, as in {EXAMPLE}")
     if type(rounds) is not int or not 1 <= rounds <= ROUNDS_MAX:
@@ -55,21 +56,6 @@ def read_train_params(path: Path) -> TrainParams:
         )
     given = {name: value for name, value in params.items() if value is not None}
     return TrainParams(path=path, content=content, params=given, rounds=rounds)
-
-
-def _object(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    held: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in held:
-            message = f"{shown(name)!r} occurs twice in one object"
-            raise ValueError(message)
-        held[name] = value
-    return held
-
-
-def _no_number(name: str) -> NoReturn:
-    message = f"{name} is no number of JSON"
-    raise ValueError(message)
 
 
 def _refuse(path: Path, what: str) -> NoReturn:

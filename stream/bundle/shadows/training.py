@@ -7,7 +7,7 @@ with an outcome, drawn with replacement (Efron 1979). One thread and fixed seeds
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -19,21 +19,21 @@ import xgboost as xgb
 from stream.bundle.pool import NO_VALUE, Pool, Rows
 from stream.bundle.shadows.train_params import TrainParams
 from stream.errors import ConfigurationError, shown
-from stream.forest.lightgbm.library import lightgbm, warnings_heard
+from stream.forest.lightgbm.library import captured_warnings, lightgbm
 from stream.forest.link import link_of
-from stream.forest.trees import Forest
-from stream.forest.xgboost.model_file import what_xgboost_says
+from stream.forest.trees import Forest, Library
+from stream.forest.xgboost.model_file import xgboost_error_text
 
 BOOTSTRAP_SEED: Final = (
     20_061  # of the rows that are drawn; shadow i draws by (BOOTSTRAP_SEED, i) and trains with seed i
 )
 LINKS_OF_SHARES: Final = frozenset({"logistic", "hinge"})  # whose models learn from outcomes of 0 to 1
-SAID_CHARACTERS_MAX: Final = 200
-# What a train.json may say and the build decides by itself, by all the names that the libraries know it by.
-XGBOOST_OURS: Final = frozenset(
+ERROR_CHARACTERS_MAX: Final = 200
+# Parameters of train.json that the build overrides, by all their aliases in the libraries.
+XGBOOST_OVERRIDDEN: Final = frozenset(
     {"nthread", "n_jobs", "seed", "random_state", "verbosity", "device", "validate_parameters"}
 )
-LIGHTGBM_OURS: Final = frozenset(
+LIGHTGBM_OVERRIDDEN: Final = frozenset(
     {
         *("num_threads", "num_thread", "nthread", "nthreads", "n_jobs", "seed", "random_seed", "random_state"),
         *("verbosity", "verbose", "device_type", "device", "deterministic", "force_row_wise", "force_col_wise"),
@@ -51,7 +51,7 @@ Labels = npt.NDArray[np.float64]
 
 
 def labels_of(forest: Forest, pool: Pool, column: str) -> Labels:
-    """What the target column teaches, NaN where a row has no outcome. Shape: (rows,) float64.
+    """The outcomes of the target column, NaN where a row has none. Shape: (rows,) float64.
 
     Raises: ConfigurationError where it holds words, inf, no outcome, or what the model's objective cannot learn from.
     """
@@ -80,22 +80,21 @@ def labels_of(forest: Forest, pool: Pool, column: str) -> Labels:
 
 
 def train_shadow(forest: Forest, rows: Rows, labels: Labels, given: TrainParams, number: int) -> bytes:
-    """Train shadow `number` of a model and give the content of its file: UBJSON of XGBoost's, or LightGBM's text.
+    """Train shadow `number` of a model; return the content of its file, in the library's `trained_suffix` form.
 
     Shapes: rows (n, features) float64, labels (n,) float64 with NaN where a row has no outcome.
-    Raises: ConfigurationError with what the library says where it does not train so, or does not know a parameter.
+    Raises: ConfigurationError with the library's message where training fails or a parameter is unknown.
     """
     known = np.flatnonzero(~np.isnan(labels))
     drawn = known[np.random.default_rng((BOOTSTRAP_SEED, number)).integers(0, len(known), len(known))]
-    train = _train_xgboost if forest.library == "xgboost" else _train_lightgbm
-    return train(forest, rows[drawn], labels[drawn], given, number)
+    return TRAINERS[forest.library](forest, rows[drawn], labels[drawn], given, number)
 
 
 def _train_xgboost(forest: Forest, rows: Rows, labels: Labels, given: TrainParams, seed: int) -> bytes:
-    ours = {"nthread": 1, "seed": seed, "verbosity": 1, "device": "cpu", "validate_parameters": True}
-    params = _without(given.params, XGBOOST_OURS) | ours
+    fixed = {"nthread": 1, "seed": seed, "verbosity": 1, "device": "cpu", "validate_parameters": True}
+    params = _without(given.params, XGBOOST_OVERRIDDEN) | fixed
     try:
-        # XGBoost tells what it does not use by a warning, and only where its verbosity is at least 1.
+        # XGBoost warns about unused parameters, and only at verbosity 1 or more.
         with warnings.catch_warnings(record=True) as heard, xgb.config_context(verbosity=1):
             warnings.simplefilter("always")
             matrix = xgb.DMatrix(
@@ -109,17 +108,17 @@ def _train_xgboost(forest: Forest, rows: Rows, labels: Labels, given: TrainParam
             )
             booster = xgb.train(params, matrix, given.rounds)
     except (xgb.core.XGBoostError, TypeError, ValueError) as error:
-        _refuse_training(given, forest, what_xgboost_says(error))
+        _refuse_training(given, forest, xgboost_error_text(error))
     for warning in heard:
-        if "are not used" in (said := str(warning.message)):
-            _refuse_training(given, forest, said[said.find("Parameters:") :].strip())
+        if "are not used" in (text := str(warning.message)):
+            _refuse_training(given, forest, text[text.find("Parameters:") :].strip())
     return bytes(booster.save_raw("ubj"))
 
 
 def _train_lightgbm(forest: Forest, rows: Rows, labels: Labels, given: TrainParams, seed: int) -> bytes:
-    if told := sorted(LIGHTGBM_ROUNDS & given.params.keys()):
-        _refuse_training(given, forest, f"`params` holds {told[0]}; say it as `rounds`, and only there")
-    ours = {
+    if repeated := sorted(LIGHTGBM_ROUNDS & given.params.keys()):
+        _refuse_training(given, forest, f"`params` holds {repeated[0]}; say it as `rounds`, and only there")
+    fixed = {
         "num_threads": 1,
         "seed": seed,
         "verbosity": 0,
@@ -127,10 +126,10 @@ def _train_lightgbm(forest: Forest, rows: Rows, labels: Labels, given: TrainPara
         "deterministic": True,
         "force_row_wise": True,
     }
-    params = _without(given.params, LIGHTGBM_OURS) | ours
+    params = _without(given.params, LIGHTGBM_OVERRIDDEN) | fixed
     library = lightgbm()
     try:
-        with warnings.catch_warnings(), warnings_heard() as heard:
+        with warnings.catch_warnings(), captured_warnings() as lines:
             warnings.simplefilter("ignore")
             data = library.Dataset(
                 rows,
@@ -142,10 +141,16 @@ def _train_lightgbm(forest: Forest, rows: Rows, labels: Labels, given: TrainPara
             booster = library.train(params, data, given.rounds)
     except (library.basic.LightGBMError, TypeError, ValueError, KeyError) as error:
         _refuse_training(given, forest, str(error).partition("\n")[0])
-    for said in heard:
-        if "Unknown parameter" in said:
-            _refuse_training(given, forest, said.strip().removeprefix("[LightGBM] [Warning] "))
+    for line in lines:
+        if "Unknown parameter" in line:
+            _refuse_training(given, forest, line.strip().removeprefix("[LightGBM] [Warning] "))
     return str(booster.model_to_string(num_iteration=-1)).encode()
+
+
+TRAINERS: Final[dict[Library, Callable[[Forest, Rows, Labels, TrainParams, int], bytes]]] = {
+    "xgboost": _train_xgboost,
+    "lightgbm": _train_lightgbm,
+}
 
 
 def _without(params: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
@@ -157,9 +162,9 @@ def _refuse_target(column: str, what: str) -> NoReturn:
     raise ConfigurationError(message)
 
 
-def _refuse_training(given: TrainParams, forest: Forest, said: str) -> NoReturn:
+def _refuse_training(given: TrainParams, forest: Forest, error: str) -> NoReturn:
     message = (
-        f"--train-params {given.path}: {forest.library} does not train shadows so: {shown(said.rstrip(' .;'), SAID_CHARACTERS_MAX)}; give the "
+        f"--train-params {given.path}: {forest.library} does not train shadows so: {shown(error.rstrip(' .;'), ERROR_CHARACTERS_MAX)}; give the "
         "parameters that the model was trained with"
     )
     raise ConfigurationError(message)

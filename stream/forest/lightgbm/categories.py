@@ -33,12 +33,12 @@ def categories_of(model: ModelText) -> tuple[tuple[bool, ...], tuple[tuple[Word,
     lists = _lists(model.appendix)
     if len(lists) != len(found) or (declared is None and _UNUSED in model.feature_infos):
         return is_category, nothing
-    words = [_words(told) for told in lists]
+    words = [_words(listed) for listed in lists]
     by_feature: dict[int, tuple[Word, ...]] = {}
-    for feature, told in zip(found, words, strict=True):
-        if told is None or max(codes.get(feature, ()), default=-1) >= len(told):
+    for feature, listed in zip(found, words, strict=True):
+        if listed is None or max(codes.get(feature, ()), default=-1) >= len(listed):
             return is_category, nothing
-        by_feature[feature] = told
+        by_feature[feature] = listed
     return is_category, tuple(by_feature.get(j) for j in range(len(model.features)))
 
 
@@ -58,8 +58,8 @@ def _codes(model: ModelText) -> Mapping[int, set[int]]:
 
 def _declared(appendix: str) -> set[int] | None:
     """The features that the training declared as categories, constant ones among them; None where the file is silent."""
-    said = _DECLARED.search(appendix)
-    return None if said is None else {int(j) for j in (said[1] or "").split(",") if j}
+    declared = _DECLARED.search(appendix)
+    return None if declared is None else {int(j) for j in (declared[1] or "").split(",") if j}
 
 
 def _lists(appendix: str) -> list[Any]:
@@ -73,15 +73,15 @@ def _lists(appendix: str) -> list[Any]:
         lists = 0
     if lists is None:
         return []
-    if not isinstance(lists, list) or not all(isinstance(told, list) for told in lists):
+    if not isinstance(lists, list) or not all(isinstance(listed, list) for listed in lists):
         refuse("its pandas_categorical is damaged", "give the file that save_model('model.txt') wrote")
     return lists
 
 
-def _words(told: list[Any]) -> tuple[Word, ...] | None:
+def _words(listed: list[Any]) -> tuple[Word, ...] | None:
     """The categories of one column as words; true and false are 1 and 0. None where they are no distinct words."""
     words: list[Word] = []
-    for word in told:
+    for word in listed:
         if isinstance(word, str):
             words.append(word)
         elif isinstance(word, int | float) and abs(word) <= _EXACT_MAX:

@@ -1,4 +1,4 @@
-"""LightGBM, loaded only when a model needs it: its wheel wants an OpenMP library that not every machine has."""
+"""LightGBM, imported only when a model needs it: its wheel needs an OpenMP library that not every machine has."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 from stream.errors import ConfigurationError
 
 
-class _Silence:
-    """LightGBM's log. By default it prints on stdout, where a command's JSON goes; what matters it raises as well."""
+class _SilentLogger:
+    """A silent logger: LightGBM logs to stdout, where a command's JSON goes. It raises whatever matters too."""
 
     def info(self, message: str) -> None:
-        """Say nothing."""
+        """Drop the line."""
 
     def warning(self, message: str) -> None:
-        """Say nothing."""
+        """Drop the line."""
 
 
 @cache
@@ -30,36 +30,36 @@ def lightgbm() -> Any:  # noqa: ANN401  (the module itself, which has no type in
     try:
         library = import_module("lightgbm")
     except OSError as error:
-        msg = (
+        message = (
             f"LightGBM cannot be loaded ({error}); its wheel needs the system's OpenMP library: "
             "`apt-get install libgomp1` on Debian and Ubuntu, `brew install libomp` on macOS"
         )
-        raise ConfigurationError(msg) from error
-    library.register_logger(_Silence())
+        raise ConfigurationError(message) from error
+    library.register_logger(_SilentLogger())
     return library
 
 
-class _Ear:
-    """LightGBM's log for somebody who wants to know what it warns of."""
+class _CollectingLogger:
+    """A logger that collects lines."""
 
     def __init__(self) -> None:
-        self.heard: list[str] = []
+        self.lines: list[str] = []
 
     def info(self, message: str) -> None:
-        """Take a line: LightGBM's own warnings come this way."""
-        self.heard.append(message)
+        """Collect a line of LightGBM's own, warnings among them."""
+        self.lines.append(message)
 
     def warning(self, message: str) -> None:
-        """Take a line: those of its Python package come this way."""
-        self.heard.append(message)
+        """Collect a warning of its Python package."""
+        self.lines.append(message)
 
 
 @contextmanager
-def warnings_heard() -> Iterator[list[str]]:
-    """Give a list that fills with what LightGBM says meanwhile, in the whole process; then it is silent again."""
-    ear = _Ear()
-    lightgbm().register_logger(ear)
+def captured_warnings() -> Iterator[list[str]]:
+    """A list that collects LightGBM's log lines of the whole process; afterwards it is silent again."""
+    logger = _CollectingLogger()
+    lightgbm().register_logger(logger)
     try:
-        yield ear.heard
+        yield logger.lines
     finally:
-        lightgbm().register_logger(_Silence())
+        lightgbm().register_logger(_SilentLogger())

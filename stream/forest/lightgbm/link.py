@@ -1,4 +1,4 @@
-"""LightGBM's own links: what its `predict` makes of a margin, in float64."""
+"""LightGBM's own links: from a margin to what its `predict` gives, in float64."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stream.forest.trees import ZERO_REACH, Floats
 
 LINKS_KEPT = 16
 
-# What the line of the objective has to look like, the name of its link, and what that gives.
+# Pattern of the objective's line, name of its link, and its range.
 _KINDS: tuple[tuple[str, str, Range], ...] = (
     (r"binary sigmoid:[-+.e0-9]+", "logistic", "unit"),
     (r"cross_entropy", "logistic", "unit"),
@@ -27,7 +27,7 @@ _KINDS: tuple[tuple[str, str, Range], ...] = (
     (r"(regression|regression_l1|fair|quantile|mape) sqrt", "sqrt", "any"),
 )
 
-# One linear tree whose both leaves give back the only feature, so that a row is its own margin.
+# One linear tree whose two leaves return the only feature: a row is its own margin.
 _IDENTITY_TREE = """Tree=0
 num_leaves=2
 num_cat=0
@@ -52,7 +52,7 @@ shrinkage=1
 
 
 """
-# Trees that add nothing, so that a mean is taken over as many as the model has.
+# Trees that add nothing, so that the mean runs over as many as the model has.
 _ZERO_TREE = """Tree={number}
 num_leaves=1
 num_cat=0
@@ -76,10 +76,10 @@ tree_sizes={sizes}
 
 
 class LightgbmLink:
-    """A link of LightGBM's in float64, asked of a model that LightGBM itself evaluates (about 80 us a call)."""
+    """A link of LightGBM's in float64, by a model that LightGBM itself evaluates (about 80 us a call)."""
 
     def __init__(self, line: str, trees_averaged: int) -> None:
-        """`line` is the objective's, as `kind_of_link` knows it; `trees_averaged` is 1 where the margin is no sum to average."""
+        """`line`: of the objective, known to `kind_of_link`; `trees_averaged`: 1 unless the margin is averaged over trees."""
         kind = kind_of_link(line)
         if kind is None:
             message = "a forest holds an objective of LightGBM's whose link is not known; read its model file anew"
@@ -87,9 +87,11 @@ class LightgbmLink:
         self.name, link_range = kind
         self._booster = lightgbm().Booster(model_str=_identity_model(line, trees_averaged))
         self._cutoffs = Cutoffs(self.probabilities, np.float64, link_range)
-        asked = np.array([-745.5, -1.0, -0.1, -1e-34, -1e-36, 0.0, 5e-324, 1e-36, 1e-34, 1e-9, 0.1, 3.0, 745.5, 1e300])
-        given_back = np.asarray(self._booster.predict(_as_rows(asked), raw_score=True, num_threads=1))
-        if given_back.tobytes() != asked.tobytes():
+        margins = np.array(
+            [-745.5, -1.0, -0.1, -1e-34, -1e-36, 0.0, 5e-324, 1e-36, 1e-34, 1e-9, 0.1, 3.0, 745.5, 1e300]
+        )
+        returned = np.asarray(self._booster.predict(_as_rows(margins), raw_score=True, num_threads=1))
+        if returned.tobytes() != margins.tobytes():
             message = f"LightGBM {lightgbm().__version__} does not give back the margins it is asked to link"
             raise CorruptionError(message)
 
@@ -105,13 +107,13 @@ class LightgbmLink:
 
 
 def kind_of_link(line: str) -> tuple[str, Range] | None:
-    """The name of the link that LightGBM makes of an objective's line, and what it gives; None where it is not known."""
+    """Name and range of the link for an objective's line; None for an unknown line."""
     return next(((name, given) for pattern, name, given in _KINDS if re.fullmatch(pattern, line)), None)
 
 
 @lru_cache(maxsize=LINKS_KEPT)
 def lightgbm_link(line: str, trees_averaged: int = 1) -> LightgbmLink:
-    """The link of an objective's line, after the mean over so many trees (rf); it is shared."""
+    """The link of an objective's line, after the mean over `trees_averaged` trees (rf). Shared by all forests."""
     return LightgbmLink(line, trees_averaged)
 
 
@@ -122,7 +124,7 @@ def _identity_model(line: str, trees_averaged: int) -> str:
 
 
 def _as_rows(margins: Floats) -> Any:  # noqa: ANN401 - scipy has no types
-    """One row a margin. Of a dense row LightGBM takes what is within reach of zero for zero, of a sparse one it does not."""
+    """One row per margin. LightGBM rounds tiny values to zero in dense rows, but not in sparse ones."""
     rows = margins[:, None]
     tiny = (np.abs(margins) <= ZERO_REACH) & (margins != 0.0)
     return csr_matrix(rows) if tiny.any() else rows

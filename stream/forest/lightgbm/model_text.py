@@ -1,9 +1,8 @@
-"""The text of a LightGBM model, taken apart and looked over before LightGBM sees it.
+"""The text of a LightGBM model, parsed and validated before LightGBM sees it.
 
-LightGBM's own parser trusts the file: it reads past the end of a line that is too short, follows a child that no node
-has, and ends the process where a tree does not start at the byte that the header states. So a file that is damaged
-has to be refused here. What passes holds the same numbers for LightGBM and for us: both read a decimal to the nearest
-double.
+LightGBM's own parser trusts the file: it reads past the end of a short line, follows links to nodes that do not exist, and
+aborts the process where a tree does not start at the byte that the header states. So damaged files are refused here. Both
+parsers read a decimal to the nearest double, so what passes holds the same numbers for both.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _LINEAR = re.compile(r"^is_linear=(?!0$)", re.MULTILINE)
 _INTEGERS = re.compile(r"(?:-?[0-9]{1,10}(?: -?[0-9]{1,10})*)?")
 _NUMBERS = re.compile(r"(?:[-+.0-9a-z]+(?: [-+.0-9a-z]+)*)?")
 _PER_SPLIT = ("left_child", "right_child", "split_feature", "decision_type")
-# What LightGBM reads as well, past the end of the line where that is short; how many fewer there are than leaves.
+# Columns that LightGBM reads too, past the end of a short line; how many fewer values there are than leaves.
 _TOLD = {"split_gain": 1, "internal_value": 1, "internal_weight": 1, "internal_count": 1}
 _TOLD |= {"leaf_weight": 0, "leaf_count": 0}
 _LINES_MAX = 22  # of one tree: LightGBM reads no further
@@ -38,7 +37,7 @@ _WORD_MAX = 2**32 - 1  # of cat_threshold: 32 bits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeText:
-    """The columns of one tree, as LightGBM numbers splits and leaves; a child below zero is leaf ~child."""
+    """The columns of one tree, in LightGBM's numbering; a child below zero is leaf ~child."""
 
     left: list[int]
     right: list[int]
@@ -57,19 +56,19 @@ class ModelText:
     features: tuple[str, ...]
     feature_infos: tuple[str, ...]
     trees: list[TreeText]
-    appendix: str  # what follows the trees: parameters, and the categories of a DataFrame
+    appendix: str  # after the trees: parameters, and the categories of a DataFrame
 
 
 def refuse(what: str, remedy: str) -> NoReturn:
-    """Say why this model is not read, and what to do about it."""
+    """Raise ModelRefused with what is refused and what to do."""
     message = f"LightGBM model refused: {what}; {remedy}"
     raise ModelRefused(message)
 
 
 def read_text(text: str) -> ModelText:
-    """Take a file apart.
+    """Parse a file.
 
-    Raises: ModelRefused where LightGBM would not read it, or would read it otherwise than we do.
+    Raises: ModelRefused where LightGBM would reject it or read it differently.
     """
     if text.startswith("tree\r"):
         refuse("its lines end in CRLF, which LightGBM cannot load", "save it with LF line ends, as LightGBM wrote it")
@@ -102,15 +101,15 @@ def read_text(text: str) -> ModelText:
 
 
 def _check_parameters(appendix: str) -> None:
-    """Each parameter of the training stands in a line of its own; LightGBM looks for a colon past the end of others."""
+    """Each training parameter must be on a line of its own: LightGBM looks for a colon past the end of other lines."""
     _, begun, after = appendix.partition("\nparameters:")
-    told, ended, _ = after.partition("\nend of parameters\n")
-    if begun and not (ended and all(_PARAMETER.fullmatch(line) for line in told.split("\n") if line)):
+    parameters, ended, _ = after.partition("\nend of parameters\n")
+    if begun and not (ended and all(_PARAMETER.fullmatch(line) for line in parameters.split("\n") if line)):
         refuse("its list of parameters is damaged", _ANEW)
 
 
 def _lines(lines: list[str]) -> Lines | None:
-    """`name=value` by name; None where a name comes twice, for then LightGBM and we could differ on which counts."""
+    """`name=value` by name; None for a repeated name, as LightGBM might take the other one."""
     pairs = [line.partition("=")[::2] for line in lines if line]
     named = dict(pairs)
     return named if len(named) == len(pairs) else None
@@ -121,7 +120,7 @@ def _integer(text: str) -> int:
 
 
 def _tree(block: str, features: int) -> TreeText | None:
-    """One tree of which each node has all its numbers; None where it is damaged."""
+    """One tree with all numbers of each node; None where it is damaged."""
     _, *lines = block.rstrip("\n").split("\n")
     named = _lines(lines)
     if named is None or len(named) < len(lines) or len(lines) > _LINES_MAX or not all("=" in line for line in lines):
@@ -165,7 +164,7 @@ def _check_links(tree: TreeText) -> None:
 
 
 def _check_decisions(tree: TreeText, features: int) -> None:
-    """Each split asks in a known way for a feature that exists."""
+    """Each split has a known type of decision on a feature that exists."""
     for feature, decision, threshold in zip(tree.feature, tree.decision, tree.threshold, strict=True):
         if not 0 <= feature < features or not 0 <= decision < (MISSING_NAN + 1) << MISSING_SHIFT:
             raise ValueError
@@ -184,7 +183,7 @@ def _listed(named: Lines, categories: int) -> list[frozenset[int]]:
 
 
 def _integers(text: str, count: int) -> list[int]:
-    """Exactly so many integers. int() alone would take 1_0 for ten, and LightGBM takes it for one."""
+    """Exactly `count` integers. int() alone would read 1_0 as ten, where LightGBM reads one."""
     if not _INTEGERS.fullmatch(text):
         raise ValueError
     values = [int(word) for word in text.split(" ")] if text else []
@@ -194,7 +193,7 @@ def _integers(text: str, count: int) -> list[int]:
 
 
 def _numbers(text: str, count: int) -> list[float]:
-    """Exactly so many doubles; inf and nan are among what LightGBM writes."""
+    """Exactly `count` doubles; LightGBM writes inf and nan too."""
     if not _NUMBERS.fullmatch(text):
         raise ValueError
     values = [float(word) for word in text.split(" ")] if text else []

@@ -22,11 +22,11 @@ from stream.forest.lightgbm.model_text import (
     read_text,
     refuse,
 )
-from stream.forest.trees import ZERO_REACH, Forest, Kind, SavedNode, TreesUsed, plant
+from stream.forest.trees import ZERO_REACH, Forest, Kind, SavedNode, TreesUsed, build_forest
 
 Remedies: TypeAlias = dict[str, str]
 
-CUSTOM = "custom"  # the objective of a file that names none: its training brought a function of its own
+CUSTOM = "custom"  # a file without an objective: training used a custom function
 _DOUBLE_MAX = float(np.finfo(np.float64).max)
 _ONE_OUTPUT = "train one model of one output for each decision (objective=binary)"
 _REMEDIES: Remedies = {
@@ -38,10 +38,10 @@ _REMEDIES: Remedies = {
 
 
 def read_lightgbm(text: str, *, trees: TreesUsed | None) -> Forest:
-    """Read a model file of LightGBM's, all of its trees: the text does not say after which of them training was best.
+    """Read all trees of a LightGBM model file; the text does not name the best iteration.
 
     Raises: ModelRefused where the margin or the path of some row could not be reproduced bit for bit, or where `trees`
-    asks for the best, which nobody can tell from the file.
+    is "best", which the file does not tell.
     """
     if trees == "best":
         refuse(
@@ -68,13 +68,13 @@ def read_lightgbm(text: str, *, trees: TreesUsed | None) -> Forest:
         base_margin=0.0,  # the average is part of the first tree
         averages="average_output" in model.header,
     )
-    forest = plant([_nodes(tree, number) for number, tree in enumerate(model.trees)], kind)
+    forest = build_forest([_nodes(tree, number) for number, tree in enumerate(model.trees)], kind)
     _check_with_owner(text)
     return forest
 
 
 def _check_with_owner(text: str) -> None:
-    """LightGBM loads the file as well."""
+    """Refuse a file that LightGBM itself cannot load."""
     lgb = lightgbm()
     try:
         lgb.Booster(model_str=text)
@@ -122,7 +122,7 @@ def _split(tree: TreeText, i: int, where: str) -> SavedNode:
 
 
 def _effective(threshold: float, where: str) -> float:
-    """The finite threshold that parts finite values as they are, where LightGBM compares otherwise.
+    """A finite threshold that parts finite values as LightGBM does with the one in the file.
 
     All values within reach of zero go where zero goes, so a threshold among them may as well lie at the end of their
     range: then `value <= threshold` needs no look at zero, and the cells between thresholds are what rows fall into.

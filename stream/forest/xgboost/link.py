@@ -1,8 +1,8 @@
-"""XGBoost's own links: what its `predict` makes of a margin, in float32.
+"""XGBoost's own links: from a margin to what its `predict` gives, in float32.
 
-Asking a booster costs half a millisecond. Its formulas with the C library's expf, the one that it calls itself, cost a
-microsecond and gave the same bits for all finite float32 (glibc 2.36, XGBoost 3.2.0). Another machine may differ, so a
-formula is compared on `PROOFS` margins first, and where one bit differs the booster serves.
+A call of a booster costs half a millisecond. Its formulas over the C library's expf, which it calls itself, cost a
+microsecond and gave the same bits for all finite float32 (glibc 2.36, XGBoost 3.2.0). Another machine may differ, so each
+formula is compared on `PROOFS` margins first; if one bit differs, the booster is used.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _RANGES: dict[LinkName, Range] = {"logistic": "unit", "identity": "any", "exp": 
 
 
 class XgboostBooster:
-    """A booster without a tree, so that what goes in as base margin comes out as prediction: slow, but the owner."""
+    """A booster without trees, which turns a base margin into its prediction: slow, but the reference."""
 
     def __init__(self, objective: str) -> None:
         parameters = {"objective": objective, "base_score": 0.5, "nthread": 1, "verbosity": 0}
         if objective == "reg:quantileerror":
-            parameters["quantile_alpha"] = 0.5  # its link is the same for all
+            parameters["quantile_alpha"] = 0.5  # the link does not depend on it
         nothing = xgb.DMatrix(np.zeros((1, 1), np.float32), np.zeros(1, np.float32), nthread=1)
         self._booster = xgb.train(parameters, nothing, num_boost_round=0)
 
@@ -88,26 +88,17 @@ class XgboostLink:
 
 @lru_cache(maxsize=LINKS_KEPT)
 def xgboost_link(objective: str) -> XgboostLink:
-    """The link of one objective; it is shared."""
+    """The link of one objective, shared by all forests."""
     return XgboostLink(objective)
 
 
-def _logistic(margins: Floats) -> Floats:
-    probabilities = np.empty(len(margins), np.float32)
-    _logistic_float32(margins, probabilities)
-    return probabilities
+def _compiled(kernel: Callable[[Floats, Floats], None]) -> Callable[[Floats], Floats]:
+    def formula(margins: Floats) -> Floats:
+        predicted = np.empty(len(margins), np.float32)
+        kernel(margins, predicted)
+        return predicted
 
-
-def _exp(margins: Floats) -> Floats:
-    predicted = np.empty(len(margins), np.float32)
-    _exp_float32(margins, predicted)
-    return predicted
-
-
-def _exp_by_double(margins: Floats) -> Floats:
-    predicted = np.empty(len(margins), np.float32)
-    _exp_float64(margins, predicted)
-    return predicted
+    return formula
 
 
 def _hinge(margins: Floats) -> Floats:
@@ -135,9 +126,9 @@ def _exp_float64(margins: Floats, predicted: Floats) -> None:
 
 
 _FORMULAS: dict[str, Callable[[Floats], Floats]] = {
-    "survival:aft": _exp_by_double,  # alone in taking the exponential of a double
-    "logistic": _logistic,
+    "survival:aft": _compiled(_exp_float64),  # the only one that exponentiates in double
+    "logistic": _compiled(_logistic_float32),
     "identity": np.copy,
-    "exp": _exp,
+    "exp": _compiled(_exp_float32),
     "hinge": _hinge,
 }

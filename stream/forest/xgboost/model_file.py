@@ -1,7 +1,7 @@
-"""The bytes of an XGBoost model file -> what they say, in the one form that XGBoost writes today.
+"""The bytes of an XGBoost model file -> its content in the one form that XGBoost writes today.
 
-XGBoost itself reads the file and writes it again, so that every version since 1.0, in JSON or UBJSON, arrives alike. But
-a damaged file can crash it or hang it, process and all, so it is given only what was found whole here.
+XGBoost itself loads the file and saves it again, so that files of every version since 1.0, JSON or UBJSON, look alike. A
+damaged file can crash or hang the process, so XGBoost only gets files that were validated here.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from collections.abc import Iterable
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
@@ -20,6 +19,7 @@ from stream.errors import ModelRefused, shown
 from stream.forest.trees import INSIDE
 from stream.forest.xgboost.categories import check_listed, check_words
 from stream.forest.xgboost.ubjson import read_ubjson
+from stream.strict_json import unique_keys
 
 Json: TypeAlias = dict[str, Any]
 
@@ -29,18 +29,18 @@ _REAL_COLUMNS = ("split_conditions", "base_weights", "loss_changes", "sum_hessia
 
 
 def refuse(what: str, remedy: str) -> NoReturn:
-    """Raise ModelRefused that says what is refused and what to do."""
+    """Raise ModelRefused with what is refused and what to do."""
     message = f"XGBoost model refused: {what}; {remedy}"
     raise ModelRefused(message)
 
 
 def refuse_damaged(where: str) -> NoReturn:
-    """Raise ModelRefused for a file that its library did not write like this."""
+    """Raise ModelRefused for a file that XGBoost cannot have written."""
     refuse(f"the file is damaged ({where})", "give it as save_model('model.json') wrote it")
 
 
 def parsed(raw: bytes, *, ubj: bool) -> Json:
-    """What the file holds, as it is: JSON, or UBJSON where `ubj`. Raises: ModelRefused where it is neither."""
+    """Parse the file: JSON, or UBJSON where `ubj`. Raises: ModelRefused where it is neither."""
     if not raw.startswith(b"{"):
         refuse(
             "the file is neither JSON nor UBJSON (perhaps the old binary format, or another file)",
@@ -50,22 +50,12 @@ def parsed(raw: bytes, *, ubj: bool) -> Json:
     if ubj:  # which XGBoost 3.2.0 writes wrongly where categories are unsigned numbers
         form, remedy = "UBJSON", "give the file whole, or save it with save_model('model.json')"
     try:
-        model = read_ubjson(raw) if ubj else json.loads(raw, object_pairs_hook=_object)
+        model = read_ubjson(raw) if ubj else json.loads(raw, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:
         refuse(f"the file is not {form} ({shown(str(error))})", remedy)
     if not isinstance(model, dict) or not isinstance(model.get("learner"), dict):
         refuse(f"the file is {form} without a learner", remedy)
     return model
-
-
-def _object(pairs: Iterable[tuple[str, Any]]) -> Json:
-    held: Json = {}
-    for name, value in pairs:
-        if name in held:  # readers differ in which of them counts
-            message = f"{shown(name)!r} occurs twice in one object"
-            raise ValueError(message)
-        held[name] = value
-    return held
 
 
 def trees_of(learner: Json) -> Json:
@@ -76,9 +66,9 @@ def trees_of(learner: Json) -> Json:
 
 
 def check_whole(learner: Json) -> None:
-    """Refuse whatever XGBoost would follow out of an array, or in a circle.
+    """Refuse links that would lead XGBoost out of an array or in a circle.
 
-    Raises: ModelRefused with the tree. What is missing raises KeyError, what has another type TypeError or ValueError.
+    Raises: ModelRefused with the tree. Missing parts raise KeyError, parts of a wrong type TypeError or ValueError.
     """
     model = trees_of(learner)
     trees = model["trees"]
@@ -134,24 +124,21 @@ def _is_number(values: list[Any]) -> bool:
 
 
 def loaded(raw: bytes) -> Json:
-    """The model as XGBoost writes it after reading it. Raises: ModelRefused where it cannot."""
+    """The model as XGBoost saves it after loading it. Raises: ModelRefused where it cannot load it."""
     try:
         booster = xgb.Booster({"nthread": 1})
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that the file is old: what matters is that our margins equal its own
+            warnings.simplefilter("ignore")  # the file is old; the gate compares margins anyway
             booster.load_model(bytearray(raw))
         model: Json = json.loads(booster.save_raw("json"))
     except (xgb.core.XGBoostError, ValueError) as error:
-        refuse(f"XGBoost {xgb.__version__} cannot load it ({what_xgboost_says(error)})", "check that the file is whole")
+        refuse(
+            f"XGBoost {xgb.__version__} cannot load it ({xgboost_error_text(error)})", "check that the file is whole"
+        )
     return model
 
 
-def what_xgboost_says(error: Exception) -> str:
-    """The first line of an error of XGBoost's, without the clock and the build machine's folders."""
+def xgboost_error_text(error: Exception) -> str:
+    """The first line of an XGBoost error, without the time and the build machine's paths."""
     first_line = str(error).strip().partition("\n")[0]
     return shown(re.sub(r"^\[[0-9:]+\] |/\S*/(src|include/xgboost)/", "", first_line), 200)
-
-
-def writer_version(model: Json) -> str:
-    """The version in a parsed file: once loaded, XGBoost only tells its own."""
-    return ".".join(map(str, model.get("version", [])))

@@ -1,7 +1,7 @@
 """An XGBoost model file -> Forest, or a refusal that says why.
 
-Exact is what `Booster.predict` gives for a DMatrix. Of DART, `inplace_predict`, and with it XGBClassifier, adds in
-another order and differs from it in the last bits.
+The reference is `Booster.predict` of a DMatrix. For DART, `inplace_predict`, and so XGBClassifier, adds in another order and
+differs in the last bits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import xgboost as xgb
 
 from stream.errors import shown
-from stream.forest.trees import INSIDE, Forest, Kind, SavedNode, TreesUsed, Word, plant
+from stream.forest.trees import INSIDE, Forest, Kind, SavedNode, TreesUsed, Word, build_forest
 from stream.forest.xgboost.categories import are_categories, listed_categories, words_in_file
 from stream.forest.xgboost.link import LINK_OF_OBJECTIVE
 from stream.forest.xgboost.model_file import (
@@ -24,8 +24,7 @@ from stream.forest.xgboost.model_file import (
     refuse,
     refuse_damaged,
     trees_of,
-    what_xgboost_says,
-    writer_version,
+    xgboost_error_text,
 )
 
 Json: TypeAlias = dict[str, Any]
@@ -46,10 +45,10 @@ _ZERO_TREE: Json = {
 
 
 def read_xgboost(raw: bytes, *, ubj: bool, trees: TreesUsed | None, missing: float | None) -> Forest:
-    """Read a model file of XGBoost's (`ubj`: UBJSON, else JSON), keeping the trees up to the best iteration or all.
+    """Read an XGBoost model file (`ubj`: UBJSON, else JSON), with the trees up to the best iteration or all.
 
-    `missing` is the number that the decider tells XGBoost to take for missing, besides NaN, which always is; None or
-    NaN where it tells none. The file does not hold it.
+    `missing`: the number that the decider passes to XGBoost as missing, besides NaN, which always is; None or NaN where
+    it passes none. The file does not hold it.
     Raises: ModelRefused where the margin or the path of some row could not be reproduced bit for bit.
     """
     sentinel = _sentinel(missing)
@@ -77,7 +76,7 @@ def read_xgboost(raw: bytes, *, ubj: bool, trees: TreesUsed | None, missing: flo
     weights = learner["gradient_booster"].get("weight_drop", [None] * len(saved))  # only a dart has them
     kind = Kind(
         library="xgboost",
-        library_version=writer_version(as_saved),
+        library_version=".".join(map(str, as_saved.get("version", []))),  # once loaded, XGBoost reports its own
         objective=learner["objective"]["name"],
         link_line=learner["objective"]["name"],
         features=features,
@@ -86,7 +85,7 @@ def read_xgboost(raw: bytes, *, ubj: bool, trees: TreesUsed | None, missing: flo
         base_margin=_base_margin(model),
         missing=sentinel,
     )
-    return plant([_nodes(tree, i, weights[i]) for i, tree in enumerate(saved)], kind)
+    return build_forest([_nodes(tree, i, weights[i]) for i, tree in enumerate(saved)], kind)
 
 
 def _sentinel(missing: float | None) -> float | None:
@@ -102,7 +101,7 @@ def _sentinel(missing: float | None) -> float | None:
 
 
 def _check_kind(learner: Json) -> None:
-    """Refuse what has no trees, or more than one number to predict."""
+    """Refuse boosters without trees and models with several outputs."""
     booster, objective = learner["gradient_booster"]["name"], str(learner["objective"]["name"])
     parameters = learner["learner_model_param"]
     classes, targets = int(parameters.get("num_class", 0)), int(parameters.get("num_target", 1))
@@ -123,7 +122,7 @@ def _check_kind(learner: Json) -> None:
 
 
 def _check_start_and_link(learner: Json) -> None:
-    """Refuse an objective without a link that we know, and a start that is not one number."""
+    """Refuse an objective with an unknown link, and a base score that is not one finite number."""
     objective, base_score = str(learner["objective"]["name"]), learner["learner_model_param"]["base_score"]
     if objective.startswith("rank:"):
         refuse(
@@ -197,7 +196,7 @@ def _base_margin(model: Json) -> float:
         booster.load_model(bytearray(json.dumps({**model, "learner": bare_learner}).encode()))
         margin = float(booster.predict(row, output_margin=True, validate_features=False)[0])
     except xgb.core.XGBoostError as error:
-        refuse(f"base_score {score} has no margin ({what_xgboost_says(error)})", remedy)
+        refuse(f"base_score {score} has no margin ({xgboost_error_text(error)})", remedy)
     if not math.isfinite(margin):
         refuse(f"base_score {score} has no finite margin", remedy)
     return margin

@@ -1,6 +1,6 @@
-"""UBJSON, the binary form of JSON in which XGBoost saves models, read without trusting one length in it.
+"""A reader of UBJSON, the binary JSON in which XGBoost saves models, that trusts no length in it.
 
-XGBoost's own reader crashes on many damaged files, or allocates whatever they ask for; this one raises ValueError.
+XGBoost's own reader crashes on many damaged files, or allocates whatever they state; this one raises ValueError.
 Source: ubjson.org, draft 12, of which XGBoost writes objects, strings, numbers and counted arrays.
 """
 

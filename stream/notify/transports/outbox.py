@@ -5,14 +5,13 @@ A file is whole or not there, and the same letter has the same name: writing it 
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import secrets
 from pathlib import Path
 from typing import Final
 
-from stream.bundle.atomic_folder import to_disk
+from stream.bundle.atomic_folder import atomic_file
 from stream.errors import ConfigurationError, DiskUnavailable
 from stream.notify.notices.record import Channel
 from stream.notify.transports.transport import Package
@@ -161,14 +160,7 @@ def write_whole(place: Path, text: str) -> None:
     """
     draft = place.with_name(f".coach-{secrets.token_hex(8)}.part")
     try:
-        with open(draft, "xb", opener=lambda path, flags: os.open(path, flags, FILE_MODE)) as file:
-            file.write(text.encode())
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(place)
-        to_disk(place.parent)
+        atomic_file(place, text.encode(), draft=draft, mode=FILE_MODE)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)
         msg = f"a letter cannot be written to {place.parent}: {error.strerror or error}"
         raise DiskUnavailable(msg) from error

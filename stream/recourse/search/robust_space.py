@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stream.forest.cells import Cells, cells_of, common_cells
-from stream.forest.link import Link
+from stream.forest.cutoffs import Link
 from stream.forest.trees import Forest
 from stream.forest.walk import margins_of
 from stream.recourse.comparators.leaf_matrix import LeafMatrix

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import logging
-import traceback
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import PurePath
 from typing import Any, ClassVar, Protocol
 
 from stream.canonical import sha256
-from stream.errors import MalformedRecord, PoisonError, StreamError, UnexpectedFault
+from stream.errors import MalformedRecord, PoisonError, StreamError, UnexpectedFault, place_of
 from stream.events import Decision
 from stream.recourse.answer import Answer, answer
 from stream.recourse.finding import score
@@ -93,7 +91,7 @@ class Judge:
         except (StreamError, MemoryError):
             raise
         except Exception as fault:  # noqa: BLE001 - whatever it is, it must not stop the records behind this one
-            found = UnexpectedFault(f"{type(fault).__name__} at {_place(fault)}: a fault of this software; report it")
+            found = UnexpectedFault(f"{type(fault).__name__} at {place_of(fault)}: a fault of this software; report it")
             log.error(  # noqa: TRY400 - a traceback's last line may hold a feature's value
                 "replay.fault", extra={"decision_id": decision_id, "where": raw.where, "fault": str(found)}
             )
@@ -292,9 +290,3 @@ def _side_of_stored(body: Any) -> Side | None:  # noqa: ANN401 - as it was store
         return side_of(body)
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
-
-
-def _place(fault: BaseException) -> str:
-    """Name file, line and function of a fault, without its text."""
-    frames = traceback.extract_tb(fault.__traceback__)
-    return f"{PurePath(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name}" if frames else "no place"

@@ -28,10 +28,10 @@ def schema_findings(settings: Settings, *, dry_run: bool, asked: bool) -> list[F
 
 
 def _finding(settings: Settings, topic: str, record: RecordName, *, apply: bool) -> Finding:
-    from stream.wire.registry.subjects import LEVEL, look_at, settle  # noqa: PLC0415 - takes half a second to import
+    from stream.wire.registry.subjects import LEVEL, ensure_registered, read_subject  # noqa: PLC0415 - takes half a second to import
 
     registry = connect_registry(settings)
-    found = look_at(registry, topic, record)
+    found = read_subject(registry, topic, record)
     others = found.input and bool(found.versions)  # the producers' own, which we only have to read
     if found.unreadable and found.ours is None:
         return Finding(topic=found.name, verdict="unmendable", detail=f"our {record} cannot read {found.unreadable[0]}")
@@ -39,7 +39,7 @@ def _finding(settings: Settings, topic: str, record: RecordName, *, apply: bool)
         if not apply:
             return Finding(topic=found.name, verdict="missing", detail=f"{record} would be registered")
         try:
-            schema_id = settle(registry, topic, record, register=True)
+            schema_id = ensure_registered(registry, topic, record, register=True)
         except ConfigurationError as refused:
             return Finding(topic=found.name, verdict="unmendable", detail=str(refused))
         return Finding(topic=found.name, verdict="created", detail=f"{record} is schema {schema_id}")

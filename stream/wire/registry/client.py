@@ -1,6 +1,6 @@
-"""A schema registry, by confluent-kafka's client: its answers as ours, its failures as typed errors, no waits unbounded.
+"""Client of a schema registry, over confluent-kafka's: typed answers, typed errors, bounded waits.
 
-The client's own caches are not used for what must be true now: which versions a subject has, and at what level.
+The client's own caches are bypassed for what must be current: a subject's versions and its compatibility level.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 from stream.errors import ConfigurationError, RegistryUnavailable, shown
 from stream.wire.schema_files import SchemaNode
 
-SAID_CHARACTERS_MAX: Final = 600  # of what a registry says, in a message
-REFERENCES_MAX: Final = 100  # schemas that one schema may be put together from
+ERROR_CHARACTERS_MAX: Final = 600  # of a registry's own text, in a message
+REFERENCES_MAX: Final = 100  # schemas that one schema may reference
 _NO_SUCH: Final = frozenset({40401, 40402, 40403, 40408})  # subject, version, schema, level of a subject
 _BUSY: Final = frozenset({408, 425, 429})
 _REFUSALS: Final = frozenset({HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY})
 
 Answer = TypeVar("Answer")
 
-for _name in ("httpx", "httpx2", "httpcore", "httpcore2"):  # a line for each request, with its address
+for _name in ("httpx", "httpx2", "httpcore", "httpcore2"):  # they log a line per request, with its address
     logging.getLogger(_name).setLevel(logging.WARNING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryAccess:
-    """How to reach a registry. `url`: http(s), with commas between several; the password is in no message."""
+    """How to reach a registry. `url`: one or several of http(s), separated by commas; no message holds the password."""
 
     url: str
     username: str = ""
@@ -45,51 +45,50 @@ class RegistryAccess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    """A schema as a registry holds it. `document` is None for one that is not Avro; `kind` says what it is then."""
+    """A schema as a registry holds it. `document` is None unless it is Avro; `kind` is its type."""
 
     schema_id: int
     kind: str
     document: SchemaNode | None
-    version: int = 0  # of the subject that it was asked for by
+    version: int = 0  # within the subject that was asked for
 
 
 class RefusedSchemaError(Exception):
-    """The registry does not take a schema; the text is what it said."""
+    """The registry rejects a schema; the text is its own."""
 
 
-class HoldsSchemas(Protocol):
-    """A schema registry. Methods may be called from any thread, and raise RegistryUnavailable or ConfigurationError."""
+class SchemaRegistry(Protocol):
+    """A schema registry. Thread-safe; methods raise RegistryUnavailable or ConfigurationError."""
 
     @property
     def url(self) -> str:
-        """Where it is, for messages."""
+        """Its address, for messages."""
 
     def versions(self, subject: str) -> list[Registered]:
-        """Give all versions of a subject, oldest first; none for a subject that is not there."""
+        """All versions of a subject, oldest first; empty for an unknown subject."""
 
     def schema(self, schema_id: int) -> Registered | None:
-        """Give the schema of an id, or None when the registry has no such id."""
+        """The schema of an id, or None for an unknown id."""
 
     def register(self, subject: str, document: Mapping[str, Any]) -> int:
-        """Register a schema under a subject; return its id. Raises: RefusedSchemaError too."""
+        """Register a schema; return its id. Raises: RefusedSchemaError when it is incompatible or no schema."""
 
     def level(self, subject: str) -> str | None:
-        """Give a subject's compatibility level, its own or the registry's general one; None when it does not say."""
+        """A subject's compatibility level, its own or else the registry's default; None when neither is set."""
 
     def set_level(self, subject: str, level: str) -> None:
         """Set a subject's compatibility level."""
 
 
-class Registry:
-    """The real one, see `HoldsSchemas`. Each method waits for `timeout_s` for each answer that it needs."""
+class RegistryClient:
+    """`SchemaRegistry` over HTTP, connecting on first use. Each request waits `timeout_s` at most."""
 
     def __init__(self, access: RegistryAccess) -> None:
-        """Connect on first use."""
         self._access = access
         properties: dict[str, Any] = {
             "url": access.url,
             "timeout": access.timeout_s,
-            "max.retries": 0,  # whoever asks knows how long it can wait
+            "max.retries": 0,  # callers retry within their own bounds
         }
         if access.username:
             properties["basic.auth.user.info"] = f"{access.username}:{access.password}"
@@ -98,57 +97,41 @@ class Registry:
         try:
             self._client = SchemaRegistryClient(properties)
         except (OSError, ValueError) as error:  # a CA file that holds no certificate
-            reason = f"the client of the schema registry at {access.url} cannot be made: {error}"
-            raise ConfigurationError(reason) from error
-        weakref.finalize(self, self._client.close)  # its sockets, with the last who uses it
+            message = f"the client of the schema registry at {access.url} cannot be made: {error}"
+            raise ConfigurationError(message) from error
+        weakref.finalize(self, self._client.close)  # close its sockets with the last reference
 
     @property
     def url(self) -> str:
-        """Where it is, for messages."""
+        """Its address, for messages."""
         return self._access.url
 
     def versions(self, subject: str) -> list[Registered]:
-        """Give all versions of a subject, oldest first; none for a subject that is not there.
-
-        Raises: RegistryUnavailable, ConfigurationError.
-        """
+        """See `SchemaRegistry`."""
         numbers = self._ask(f"subject {subject}", lambda: self._client.get_versions(subject)) or []
         return [one for number in sorted(numbers) if (one := self._version(subject, number)) is not None]
 
     def schema(self, schema_id: int) -> Registered | None:
-        """Give the schema of an id, or None when the registry has no such id.
-
-        Raises: RegistryUnavailable, ConfigurationError.
-        """
+        """See `SchemaRegistry`."""
         found = self._ask(f"schema {schema_id}", lambda: self._client.get_schema(schema_id))
         return None if found is None else self._registered(schema_id, found, 0)
 
     def register(self, subject: str, document: Mapping[str, Any]) -> int:
-        """Register a schema under a subject; return its id.
-
-        Raises: RefusedSchemaError when the registry finds it incompatible or no schema; RegistryUnavailable,
-        ConfigurationError.
-        """
+        """See `SchemaRegistry`."""
         schema = Schema(json.dumps(document, ensure_ascii=False), "AVRO")
         schema_id = self._ask(f"subject {subject}", lambda: self._client.register_schema(subject, schema), _REFUSALS)
         if schema_id is None:
-            reason = f"the schema registry at {self.url} took a schema for subject {subject} and gave no id"
-            raise ConfigurationError(reason)
+            message = f"the schema registry at {self.url} took a schema for subject {subject} and gave no id"
+            raise ConfigurationError(message)
         return schema_id
 
     def level(self, subject: str) -> str | None:
-        """Give a subject's compatibility level, its own or the registry's general one; None when it does not say.
-
-        Raises: RegistryUnavailable, ConfigurationError.
-        """
+        """See `SchemaRegistry`."""
         own = self._ask(f"the level of {subject}", lambda: self._client.get_compatibility(subject))
         return own or self._ask("the general level", self._client.get_compatibility)
 
     def set_level(self, subject: str, level: str) -> None:
-        """Set a subject's compatibility level.
-
-        Raises: RegistryUnavailable, ConfigurationError.
-        """
+        """See `SchemaRegistry`."""
         self._ask(f"the level of {subject}", lambda: self._client.set_compatibility(subject, level))
 
     def _version(self, subject: str, number: int) -> Registered | None:
@@ -161,7 +144,7 @@ class Registry:
         return Registered(schema_id=schema_id, kind=kind, document=document, version=version)
 
     def _document(self, schema: Schema) -> SchemaNode | None:
-        """Parse a schema, with what it refers to put in at the first place where it is named."""
+        """Parse a schema, with each referenced schema inlined at its first use."""
         try:
             document = json.loads(schema.schema_str or "")
         except ValueError:
@@ -181,29 +164,29 @@ class Registry:
                 self._collect(found.schema, named)
 
     def _ask(self, what: str, question: Callable[[], Answer], refusals: Collection[int] = ()) -> Answer | None:
-        """Ask; None where the registry says that there is no such thing.
+        """Send a request; None where the registry knows no such subject, version or schema.
 
         Raises: RefusedSchemaError for an HTTP status of `refusals`; RegistryUnavailable, ConfigurationError.
         """
         try:
             return question()
         except SchemaRegistryError as error:
-            status, said = error.http_status_code, shown(str(error.error_message), SAID_CHARACTERS_MAX)
+            status, error_text = error.http_status_code, shown(str(error.error_message), ERROR_CHARACTERS_MAX)
             if status in refusals:
-                raise RefusedSchemaError(said) from error
+                raise RefusedSchemaError(error_text) from error
             if error.error_code in _NO_SUCH:
                 return None
-            raise self._failure(status, what, said) from error
+            raise self._failure(status, what, error_text) from error
         except Exception as error:
-            # Of the client's many libraries anything may come: no connection, no TLS, no JSON. All of it says that there
-            # is no registry to talk to now, and none of its text is repeated, for some of them repeat the address.
-            reason = (
+            # The client's libraries raise anything: no connection, no TLS, no JSON. All of it means that the registry is
+            # unavailable. Their text is not repeated, because some of it holds the address with its password.
+            message = (
                 f"the schema registry at {self.url} does not answer ({type(error).__name__}); "
                 "is it there, and is COACH_SCHEMA_REGISTRY_URL right?"
             )
-            raise RegistryUnavailable(reason) from error
+            raise RegistryUnavailable(message) from error
 
-    def _failure(self, status: int, what: str, said: str) -> RegistryUnavailable | ConfigurationError:
+    def _failure(self, status: int, what: str, error_text: str) -> RegistryUnavailable | ConfigurationError:
         where = f"the schema registry at {self.url}"
         if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             who = (
@@ -211,19 +194,19 @@ class Registry:
                 if self._access.username
                 else "us, without a user,"
             )
-            return ConfigurationError(f"{where} does not let {who} at {what} (HTTP {status}): {said}")
+            return ConfigurationError(f"{where} does not let {who} at {what} (HTTP {status}): {error_text}")
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _BUSY:
-            return RegistryUnavailable(f"{where} answers HTTP {status} for {what}: {said}")
+            return RegistryUnavailable(f"{where} answers HTTP {status} for {what}: {error_text}")
         hint = (
             "is its path right? Confluent's has none, Apicurio's is /apis/ccompat/v7"
             if status == HTTPStatus.NOT_FOUND
-            else said
+            else error_text
         )
         return ConfigurationError(f"{where} does not understand us (HTTP {status} for {what}): {hint}")
 
 
 def _whole(node: SchemaNode, named: dict[str, SchemaNode], space: str) -> SchemaNode:
-    """Put the definitions of names in where each is named first; `named` loses what was put in."""
+    """Inline each definition in `named` at its first use, and remove it from `named`."""
     if isinstance(node, str):
         full = node if "." in node or not space else f"{space}.{node}"
         for name in (full, node):

@@ -1,10 +1,9 @@
 """Records framed for a schema registry: a zero byte, the schema's id in four, the Avro body (Confluent's wire format).
 
-What is written: its ids are fetched once and kept. What is read: all versions of the topics' subjects are fetched at
-once, and an id that is not known then is looked up, in a thread of its own, so that whoever reads waits for no longer
-than it can. After that an id costs one look into a dict. Single-object encoding is read as ever, so that a topic may
-hold both. An id that the registry denies is remembered for a while, and an outage too, so that a flood of unknown ids
-is no flood of requests.
+Ids for writing are fetched once and kept. For reading, all versions of the topics' subjects are fetched ahead; an unknown
+id is looked up in a thread of its own, so that readers wait no longer than they can afford, and then cached. Records in
+single-object encoding are still read, so a topic may hold both. Denied ids and outages are remembered for a while, so that
+a flood of unknown ids does not become a flood of requests.
 """
 
 from __future__ import annotations
@@ -16,47 +15,40 @@ from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from typing import Any, Final, TypeAlias, cast
 
-from stream.errors import (
-    ConfigurationError,
-    MalformedRecord,
-    RegistryUnavailable,
-    StreamError,
-    UnknownSchema,
-    shown,
-)
+from stream.errors import ConfigurationError, MalformedRecord, RegistryUnavailable, StreamError, UnknownSchema, shown
 from stream.wire.avro_records import REGISTRY_MARK, ReadRecord, decode, encode_body, reader_between
 from stream.wire.framing import NOTHING
-from stream.wire.registry.client import HoldsSchemas, Registered
-from stream.wire.registry.subjects import WRITTEN_BY_OTHERS, offer, settle, why_unreadable
+from stream.wire.registry.client import Registered, SchemaRegistry
+from stream.wire.registry.subjects import WRITTEN_BY_OTHERS, ensure_readable, ensure_registered, why_unreadable
 from stream.wire.schema_files import RECORDS, RecordName, RecordSchema, current_schemas, schema_fingerprint
 
 log = logging.getLogger(__name__)
 
 ID_BYTES: Final = 4
 HEAD_BYTES: Final = len(REGISTRY_MARK) + ID_BYTES
-DENIED_S: Final = 60.0  # how long an id that the registry denies is not asked for again
-DENIED_MAX: Final = 10_000  # how many of them are remembered; the oldest is forgotten first
-KNOWN_MAX: Final = 10_000  # as many schemas are kept for reading
-OUTAGE_S: Final = 1.0  # how long a registry that did not answer is not asked again
-LOOKUPS_MAX: Final = 4  # look-ups under way at once
+DENIED_S: Final = 60.0  # before an id that the registry denied is asked for again
+DENIED_MAX: Final = 10_000  # denied ids kept; the oldest is dropped first
+KNOWN_MAX: Final = 10_000  # schemas kept for reading
+OUTAGE_S: Final = 1.0  # before a registry that did not answer is asked again
+LOOKUPS_MAX: Final = 4  # concurrent look-ups
 
 Known: TypeAlias = tuple[RecordName, ReadRecord]
 
 
 class RegistryFraming:
-    """See `Framing`. Connects when first used."""
+    """See `Framing`. Connects on first use."""
 
     def __init__(
         self,
-        registry: HoldsSchemas,
+        registry: SchemaRegistry,
         *,
         register: bool,
         records: Mapping[str, RecordName] = NOTHING,
         lookup_wait_s: float | None = None,
     ) -> None:
-        """`register`: whether schemas of ours may be registered; `records`: what stands on the topics of the house.
+        """`register`: whether our schemas may be registered; `records`: the record on each of our topics.
 
-        `lookup_wait_s`: how long `decode` waits for the registry; None: as long as an answer may take.
+        `lookup_wait_s`: how long `decode` waits for the registry; None: as long as a request may take.
         """
         self._registry = registry
         self._register = register
@@ -67,7 +59,7 @@ class RegistryFraming:
         self._known: dict[bytes, Known] = {}
         self._denied: dict[bytes, tuple[float, str]] = {}
         self._under_way: dict[bytes, Future[Known]] = {}
-        self._away: tuple[float, str] | None = None  # until when the registry is not asked, and why
+        self._away: tuple[float, str] | None = None  # when the registry may be asked again, and why not before
         self._preparing = threading.Lock()
         self._lock = threading.Lock()
 
@@ -76,13 +68,13 @@ class RegistryFraming:
         with self._preparing:
             for topic, record in writes.items():
                 if (topic, record) not in self._heads:
-                    schema_id = settle(self._registry, topic, record, register=self._register)
+                    schema_id = ensure_registered(self._registry, topic, record, register=self._register)
                     self._heads[topic, record] = REGISTRY_MARK + schema_id.to_bytes(ID_BYTES, "big")
             for topic in reads:
                 if topic not in self._loaded and topic in self._records:
                     record = self._records[topic]
                     register = self._register and record in WRITTEN_BY_OTHERS
-                    for one in offer(self._registry, topic, record, register=register):
+                    for one in ensure_readable(self._registry, topic, record, register=register):
                         self._take_in(one)
                     self._loaded.add(topic)
 
@@ -99,29 +91,29 @@ class RegistryFraming:
         if not data.startswith(REGISTRY_MARK):
             return decode(data)
         if len(data) < HEAD_BYTES:
-            msg = (
+            message = (
                 f"{len(data)} bytes that begin with 00 are no record: four bytes name the schema, and its body follows"
             )
-            raise MalformedRecord(msg)
+            raise MalformedRecord(message)
         known = self._known.get(data[1:HEAD_BYTES]) or self._look_up(data[1:HEAD_BYTES])
         return known[0], known[1](data, HEAD_BYTES)
 
     def _look_up(self, name: bytes) -> Known:
-        """Ask the registry for a schema. Raises: UnknownSchema, RegistryUnavailable."""
+        """Look up a schema in the registry. Raises: UnknownSchema, RegistryUnavailable."""
         with self._lock:
             under_way = self._under_way.get(name) or self._begin(name)
         try:
             return under_way.result(self._lookup_wait_s)
         except TimeoutError:
-            reason = (
+            message = (
                 f"the schema registry at {self._registry.url} did not tell of schema {_id(name)} within "
                 f"{self._lookup_wait_s:g} s; asking goes on"
             )
-            self._away = time.monotonic() + OUTAGE_S, reason
-            raise RegistryUnavailable(reason) from None
+            self._away = time.monotonic() + OUTAGE_S, message
+            raise RegistryUnavailable(message) from None
 
     def _begin(self, name: bytes) -> Future[Known]:
-        """Begin a look-up, unless what it would bring is known. The lock is held."""
+        """Start a look-up unless its outcome is known. The caller holds the lock."""
         now = time.monotonic()
         until, why = self._denied.get(name, (0.0, ""))
         if now < until:
@@ -129,15 +121,15 @@ class RegistryFraming:
         if self._away is not None and now < self._away[0]:
             raise RegistryUnavailable(self._away[1])
         if len(self._under_way) >= LOOKUPS_MAX:
-            reason = f"the schema registry at {self._registry.url} is being asked for {LOOKUPS_MAX} other schemas"
-            raise RegistryUnavailable(reason)
+            message = f"the schema registry at {self._registry.url} is being asked for {LOOKUPS_MAX} other schemas"
+            raise RegistryUnavailable(message)
         found: Future[Known] = Future()
         self._under_way[name] = found
         threading.Thread(target=self._ask, args=(name, found), name="coach-registry", daemon=True).start()
         return found
 
     def _ask(self, name: bytes, found: Future[Known]) -> None:
-        """The look-up itself, in its thread; whatever comes of it ends in the future."""
+        """Run the look-up in its thread; result or error go into the future."""
         try:
             answer = self._registry.schema(_id(name))
             self._away = None
@@ -147,12 +139,14 @@ class RegistryFraming:
                 self._take_in(answer)
             known = self._known.get(name)
             if known is None:
-                raise UnknownSchema(self._denied[name][1])  # noqa: TRY301 - as all that goes wrong here
+                raise UnknownSchema(self._denied[name][1])  # noqa: TRY301 - handled with the other failures below
             found.set_result(known)
         except UnknownSchema as unknown:
             found.set_exception(unknown)
-        except Exception as error:  # noqa: BLE001 - nobody else hears of it
-            away = error if isinstance(error, RegistryUnavailable) else RegistryUnavailable(self._told(error))
+        except Exception as error:  # noqa: BLE001 - the future is the only way out of this thread
+            away = (
+                error if isinstance(error, RegistryUnavailable) else RegistryUnavailable(self._failure_message(error))
+            )
             if self._away is None:
                 log.warning("registry.away", extra={"why": str(away)})
             self._away = time.monotonic() + OUTAGE_S, str(away)
@@ -161,13 +155,13 @@ class RegistryFraming:
             with self._lock:
                 self._under_way.pop(name, None)
 
-    def _told(self, error: Exception) -> str:
-        """What went wrong, where the registry does not let us in (any more), or a fault of ours did."""
+    def _failure_message(self, error: Exception) -> str:
+        """Message for a registry that refuses access, or for a bug here."""
         why = str(error) if isinstance(error, StreamError) else type(error).__name__
         return f"the schema registry at {self._registry.url} could not be asked: {why}"
 
     def _take_in(self, one: Registered) -> None:
-        """Keep the reader of a registered schema, or why there is none."""
+        """Cache the reader of a registered schema, or the reason why it cannot be read."""
         name = one.schema_id.to_bytes(ID_BYTES, "big")
         if name in self._known:
             return
@@ -186,23 +180,21 @@ class RegistryFraming:
         record = _record_of(one)
         if record is None:
             title = one.kind if one.document is None else f"of {_title(one.document)}"
-            msg = f"{where} is {title}; it must be Avro, of a record named {', '.join(RECORDS)} (in any namespace)"
-            raise UnknownSchema(msg)
+            message = f"{where} is {title}; it must be Avro, of a record named {', '.join(RECORDS)} (in any namespace)"
+            raise UnknownSchema(message)
         why = why_unreadable(one, record)
         if why is not None:
-            msg = f"{where} cannot be read as our {record}: {why}"
-            raise UnknownSchema(msg)
+            message = f"{where} cannot be read as our {record}: {why}"
+            raise UnknownSchema(message)
         document = cast("Mapping[str, Any]", one.document)
         try:
             written = RecordSchema(
                 record=record, document=document, fingerprint=schema_fingerprint(document), where=where
             )
             return record, reader_between(written, current_schemas()[record])
-        except (
-            Exception
-        ) as error:  # others wrote the schema: whatever the libraries say of it, nothing can be read by it
-            msg = f"{where} cannot be read as our {record}: {self._why(error)}"
-            raise UnknownSchema(msg) from error
+        except Exception as error:  # a foreign schema: whatever the libraries raise, it is unreadable
+            message = f"{where} cannot be read as our {record}: {self._why(error)}"
+            raise UnknownSchema(message) from error
 
     @staticmethod
     def _why(error: Exception) -> str:
@@ -221,7 +213,7 @@ def _id(name: bytes) -> int:
 
 
 def _record_of(one: Registered) -> RecordName | None:
-    """The record of ours that a schema is called after, whatever its namespace."""
+    """Which of our records a schema is named after, in any namespace."""
     title = _title(one.document).rpartition(".")[2]
     return next((record for record in RECORDS if record == title), None)
 

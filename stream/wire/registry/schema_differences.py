@@ -1,8 +1,8 @@
-"""Two Avro schemas compared: whether they mean the same, and what one of them cannot read of what the other wrote.
+"""Compares two Avro schemas: whether they mean the same, and what one cannot read of the other's records.
 
-The rules of reading are those of Avro's schema resolution, with one more: a mark (`logicalType`, `coachType`) of the
-reader must be the writer's as well, for a number of microseconds read as one of milliseconds is a wrong time, not an
-error. A property test holds them against `avro`'s own checker, which names no fields.
+The rules are Avro's schema resolution plus one: a mark (`logicalType`, `coachType`) of the reader must be the writer's as
+well, because microseconds read as milliseconds are a wrong time, not an error. A property test compares the rules with
+`avro`'s own checker, which names no fields.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from stream.wire.schema_files import SchemaNode
 _NAMED: Final = frozenset({"record", "error", "enum", "fixed"})
 _PRIMITIVE: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _MARKS: Final = ("logicalType", "coachType")
-# All that changes what bytes mean, or how they are read; `doc`, `order`, and what tools add of their own does not.
+# Attributes that change the meaning of bytes or how they are read, unlike `doc`, `order` and additions of tools.
 _MEANINGFUL: Final = frozenset({"symbols", "size", "default", "precision", "scale", *_MARKS})
-_PROMOTED: Final[Mapping[str, frozenset[str]]] = {  # what a reader's type takes from a writer's besides its own
+_PROMOTED: Final[Mapping[str, frozenset[str]]] = {  # writer types that a reader's type accepts besides its own
     "long": frozenset({"int"}),
     "float": frozenset({"int", "long"}),
     "double": frozenset({"int", "long", "float"}),
@@ -28,12 +28,12 @@ _PROMOTED: Final[Mapping[str, frozenset[str]]] = {  # what a reader's type takes
 
 
 def same_meaning(one: SchemaNode, other: SchemaNode) -> bool:
-    """Whether two schemas write the same bytes for a record and read them alike, however they are documented and laid out."""
+    """Whether two schemas write and read the same bytes, regardless of documentation and layout."""
     return _text(one) == _text(other)
 
 
 def differences(reader: SchemaNode, writer: SchemaNode) -> list[str]:
-    """Say what `reader` cannot read of what `writer` wrote, each with the path of its field; nothing when it reads all."""
+    """What `reader` cannot read of the records of `writer`, each with the path of its field; empty when it reads all."""
     return list(_Comparison(_normal(reader, ""), _normal(writer, "")).all())
 
 
@@ -42,7 +42,7 @@ def _text(document: SchemaNode) -> str:
 
 
 def _normal(node: SchemaNode, space: str) -> SchemaNode:
-    """Give a schema with full names and without all that has no meaning. Raises: KeyError, TypeError for what is none."""
+    """A schema with full names and meaningful attributes only. Raises: KeyError, TypeError for a non-schema."""
     if isinstance(node, str):
         return node if node in _PRIMITIVE else _full_name(node, space)
     if isinstance(node, list):
@@ -174,7 +174,7 @@ def _mark(node: SchemaNode) -> tuple[object, ...]:
 
 
 def _marks_differ(reader: SchemaNode, writer: SchemaNode) -> bool:
-    """Whether the reader would take the writer's bytes for something else. A decimal is the one that must not be ignored."""
+    """Whether the reader would misinterpret the writer's bytes. A decimal is the one that must not be ignored."""
     matters = any(_mark(reader)) or _mark(writer)[0] in ("decimal", "big-decimal")
     return matters and _mark(reader) != _mark(writer)
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 import xgboost as xgb
 
-from stream.bundle.build import Built
+from stream.bundle.build import BuiltBundle
 from stream.bundle.open import open_bundle
 from stream.errors import ClaimsDiffer, ConfigurationError, ModelRefused
 from tests.bundle.inputs import Inputs, ModelForm, inputs, write_table
@@ -30,7 +30,7 @@ def scored(given: Inputs, scores: Any, path: str = "scored.csv") -> Path:
     return given.folder / path
 
 
-def build(given: Inputs, scores: Any, **changes: Any) -> Built:
+def build(given: Inputs, scores: Any, **changes: Any) -> BuiltBundle:
     settings: dict[str, Any] = {"pool_path": scored(given, scores), "claim_column": "score"}
     return given.build(**(settings | changes))
 
@@ -46,11 +46,15 @@ def test_scores_of_the_model_itself_are_accepted_and_counted(tmp_path: Path, for
     given = inputs(tmp_path, form)
     plain = given.build("plain")
     built = build(given, scores_of(given, scale), claim_scale=scale)
-    assert built.claims is not None
-    assert (built.claims.column, built.claims.scale, built.claims.rows) == ("score", scale, USUAL.rows)
-    assert not built.trees_by_claims
+    assert built.advice.claims is not None
+    assert (built.advice.claims.column, built.advice.claims.scale, built.advice.claims.rows) == (
+        "score",
+        scale,
+        USUAL.rows,
+    )
+    assert not built.advice.trees_by_claims
     assert built.bundle_sha256 == plain.bundle_sha256
-    assert built.ignored_columns == ()
+    assert built.advice.ignored_columns == ()
 
 
 def test_claims_in_parquet_and_empty_ones(tmp_path: Path) -> None:
@@ -59,8 +63,8 @@ def test_claims_in_parquet_and_empty_ones(tmp_path: Path) -> None:
     scores = scores_of(given).copy()
     scores[:10] = np.nan
     built = build(given, scores, pool_path=scored(given, scores, "scored.parquet"))
-    assert built.claims is not None
-    assert built.claims.rows == USUAL.rows - 10
+    assert built.advice.claims is not None
+    assert built.advice.claims.rows == USUAL.rows - 10
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -98,7 +102,7 @@ def test_claims_tell_which_trees_are_meant(tmp_path: Path, iterations: int, tree
     with pytest.raises(ModelRefused, match="--trees best"):
         given.build()
     built = build(given, by(given, iterations))
-    assert built.trees_by_claims
+    assert built.advice.trees_by_claims
     assert built.manifest["trees"] == trees
     assert open_bundle(built.folder).forest.trees == (iterations or USUAL.trees)
     assert given.build("said", trees=trees).bundle_sha256 == built.bundle_sha256
@@ -217,7 +221,7 @@ def test_where_a_usual_sentinel_fits_it_is_said(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"pool_path": tmp_path / "scored.csv", "claim_column": "score"}
     with pytest.raises(ClaimsDiffer, match=r"; with --missing -999 all of them are equal$"):
         given.build(**settings)
-    claims = given.build(**settings, missing=-999.0).claims
+    claims = given.build(**settings, missing=-999.0).advice.claims
     assert claims is not None
     assert claims.rows == USUAL.rows
 

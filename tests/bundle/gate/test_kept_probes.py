@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream.bundle.build import Built
-from stream.bundle.gate.kept_probes import ARRAYS, PROBES, PROBES_KEPT_MAX, Keeper, shares
-from stream.bundle.gate.owner import Answers
-from stream.bundle.gate.probe_rows import Asked, ProbeKind
+from stream.bundle.build import BuiltBundle
+from stream.bundle.gate.kept_probes import ARRAYS, PROBES, PROBES_KEPT_MAX, ProbeSampler, shares
+from stream.bundle.gate.owner import OwnerPredictions
+from stream.bundle.gate.probe_rows import ProbeBatch, ProbeKind
 from stream.bundle.manifest import MANIFEST, digest_of_file, encode_manifest
 from stream.bundle.open import open_bundle
 from stream.errors import CorruptionError, MachineMismatch
@@ -90,12 +90,12 @@ def test_a_model_file_that_reads_otherwise_here_refuses_the_bundle(tmp_path: Pat
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+def built(tmp_path_factory: pytest.TempPathFactory) -> BuiltBundle:
     return inputs(tmp_path_factory.mktemp("kept")).build()
 
 
 @pytest.mark.parametrize("name", ARRAYS)
-def test_probes_that_do_not_fit_the_model_are_corrupt(built: Built, name: str) -> None:
+def test_probes_that_do_not_fit_the_model_are_corrupt(built: BuiltBundle, name: str) -> None:
     """Given an array of the probes that is of another shape or type, when opened, then it is refused as damage."""
     whole = array(built.folder, name)
     for wrong in (whole[:-1], whole.astype(np.complex128), whole[:0]):
@@ -106,7 +106,7 @@ def test_probes_that_do_not_fit_the_model_are_corrupt(built: Built, name: str) -
     open_bundle(built.folder)
 
 
-def test_absent_probes_are_corrupt(built: Built) -> None:
+def test_absent_probes_are_corrupt(built: BuiltBundle) -> None:
     """Given a manifest that names no margins of the probes, when opened, then it says which array is not there."""
     whole = (built.folder / MANIFEST).read_bytes()
     manifest = json.loads(whole)
@@ -136,11 +136,11 @@ def test_each_kind_has_its_share(counts: dict[ProbeKind, int]) -> None:
 
 def test_what_is_kept_is_spread_over_all_batches() -> None:
     """Given ten batches of a kind and room for twenty rows, then two of each batch are kept, in order."""
-    keeper = Keeper({"pool": 1_000}, 20)
+    sampler = ProbeSampler({"pool": 1_000}, 20)
     for start in range(0, 1_000, 100):
         numbers = np.arange(start, start + 100, dtype=np.float64)
-        asked = Asked("pool", start, numbers[:, None], np.arange(100), lambda _row: ())
-        keeper.offer(asked, Answers(numbers[:, None].astype(np.int32), numbers, -numbers))
-    kept = keeper.finish()
+        asked = ProbeBatch("pool", start, numbers[:, None], np.arange(100), lambda _row: ())
+        sampler.add(asked, OwnerPredictions(numbers[:, None].astype(np.int32), numbers, -numbers))
+    kept = sampler.finish()
     assert len(kept) == 20
     assert kept.rows[:, 0].tolist() == kept.margins.tolist() == (-kept.predictions).tolist() == [*range(0, 1_000, 50)]

@@ -5,12 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream.bundle.gate import node_rows as reach
-from stream.bundle.gate import probe_nodes
+from stream.bundle.gate import node_rows, probe_nodes
 from stream.bundle.gate.node_rows import NodeRows
 from stream.bundle.gate.probe_nodes import ENDS_OF_ZERO, FRACTION, NodeProbes, evenly
 from stream.bundle.gate.probe_rows import ProbeRows
-from stream.forest.trees import CATEGORY, INSIDE, ZERO_IS_MISSING, Forest, Kind, Library, SavedNode, plant
+from stream.forest.trees import CATEGORY, INSIDE, ZERO_IS_MISSING, Forest, Kind, Library, SavedNode, build_forest
 from stream.forest.walk import leaf_slots
 from tests.bundle.cells import reached
 from tests.forest.models import USUAL, Rows, forest_of, lightgbm_model, xgboost_model
@@ -51,7 +50,7 @@ def random_forest(rng: np.random.Generator, library: Library, missing: float | N
         base_margin=0.0,
         missing=missing,
     )
-    return plant(trees, kind)
+    return build_forest(trees, kind)
 
 
 def come_to(forest: Forest, nodes: Any, rows: Rows) -> bool:
@@ -90,7 +89,7 @@ def test_a_row_is_a_person_s_where_one_comes_to_the_node(model: Any, monkeypatch
     """Given a pool, then nodes that people come to have the row of one of them, and only the others are mended, in small batches too."""
     forest, pool = forest_of(model(USUAL)), USUAL.data()[0][:40]
     whole = NodeRows(forest, pool)
-    monkeypatch.setattr(reach, "MENDED_TOGETHER", 7)
+    monkeypatch.setattr(node_rows, "BATCH_ROWS", 7)
     found = NodeRows(forest, pool)
     nodes = np.flatnonzero(found.reachable)
     rows, began = found.rows(nodes), pool[found.pool_rows(nodes)]

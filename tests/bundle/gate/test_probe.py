@@ -13,8 +13,8 @@ from stream.bundle.gate.probe import probe
 from stream.bundle.gate.probe_rows import COMBINATIONS, TRIPPING
 from stream.errors import ProbeMismatch
 from stream.events import ThresholdScale
-from stream.forest.cutoffs import Approve
-from stream.forest.link import Link, link_of
+from stream.forest.cutoffs import Approve, Link
+from stream.forest.link import link_of
 from stream.forest.trees import CATEGORY, INSIDE, Floats, Forest
 from stream.forest.walk import leaf_slots, margins, margins_of
 from tests.bundle.kinds import BEYOND_ASCII, LIGHTGBM, XGBOOST, Made, xgboost

@@ -13,7 +13,7 @@ from stream.bundle.gate.probe_rows import (
     STRANGE_CODES,
     TOGETHER_MAX,
     TRIPPING,
-    Asked,
+    ProbeBatch,
     ProbeRows,
 )
 from tests.forest.models import USUAL, Rows, forest_of, lightgbm_model, xgboost_model
@@ -22,14 +22,14 @@ POOL = USUAL.data()[0]
 CATEGORIES = dataclasses.replace(USUAL, categories=1, cardinality=9)
 
 
-def all_of(rows: ProbeRows) -> dict[str, list[Asked]]:
-    found: dict[str, list[Asked]] = {kind: [] for kind in rows.counts}
+def all_of(rows: ProbeRows) -> dict[str, list[ProbeBatch]]:
+    found: dict[str, list[ProbeBatch]] = {kind: [] for kind in rows.counts}
     for asked in rows.batches():
         found[asked.kind].append(asked)
     return found
 
 
-def values(batches: list[Asked], feature: int) -> set[float]:
+def values(batches: list[ProbeBatch], feature: int) -> set[float]:
     """What was put into one feature."""
     return {
         float(row[feature]) for asked in batches for i, row in enumerate(asked.rows) if asked.placed(i) == (feature,)

@@ -131,8 +131,8 @@ class _Short:
 
     def __init__(self, owner: owners.Owner) -> None:
         self._owner = owner
-        self.version, self.ask, self.ask_of_tree = owner.version, owner.ask, owner.ask_of_tree
+        self.version, self.predict, self.tree_margins = owner.version, owner.predict, owner.tree_margins
 
-    def ask_in_words(self, rows: Rows, integers: Sequence[int] = ()) -> owners.Answers:
+    def predict_table(self, rows: Rows, integers: Sequence[int] = ()) -> owners.OwnerPredictions:
         """Give what belongs to the integers' last 32 bits."""
-        return self._owner.ask_in_words(rows.astype(np.int64).astype(np.int32).astype(np.float64), integers)
+        return self._owner.predict_table(rows.astype(np.int64).astype(np.int32).astype(np.float64), integers)

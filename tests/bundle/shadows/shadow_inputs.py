@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 import xgboost as xgb
 
-from stream.bundle.build import Built, build_bundle
+from stream.bundle.build import BuiltBundle, build_bundle
 from stream.bundle.shadows.training import BOOTSTRAP_SEED
 from tests.bundle.kinds import NAMES, TREES, Made, target
 
@@ -49,7 +49,7 @@ class ShadowInputs:
         path = self.folder / name
         pool.to_parquet(path) if path.suffix == ".parquet" else pool.to_csv(path, index=False)
 
-    def build(self, out: str = "bundle", **changes: Any) -> Built:
+    def build(self, out: str = "bundle", **changes: Any) -> BuiltBundle:
         """Build a bundle that turns at margin 0."""
         given: dict[str, Any] = {
             "model_path": self.folder / f"model{self.made.suffix}",
@@ -63,7 +63,7 @@ class ShadowInputs:
         }
         return build_bundle(**(given | changes))
 
-    def train(self, count: int, out: str = "bundle", train_json: Path | None = None, **changes: Any) -> Built:
+    def train(self, count: int, out: str = "bundle", train_json: Path | None = None, **changes: Any) -> BuiltBundle:
         """Build with so many trained shadows, by the model's own parameters where no file is named."""
         return self.build(out, shadows=count, train_params_path=train_json or self.train_json(), **changes)
 

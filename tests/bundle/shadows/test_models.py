@@ -12,7 +12,7 @@ import pytest
 import xgboost as xgb
 
 from stream.bundle.fetch import fetch_bundle
-from stream.bundle.gate.owner import Answers, owner_of
+from stream.bundle.gate.owner import OwnerPredictions, owner_of
 from stream.bundle.manifest import MANIFEST, digest_of_file
 from stream.bundle.open import open_bundle
 from stream.bundle.shadows import models as shadow_models
@@ -168,7 +168,7 @@ def test_a_given_model_with_the_same_categories_is_taken(tmp_path: Path, kind: s
     given, earlier = made_of(kind, tmp_path), make(**how, **params, learns="accepted", min_child_weight=3)
     path = other_model(given, earlier.content, earlier.suffix)
     (shadow,) = open_bundle(given.build(shadow_model_paths=[path]).folder).shadows.forests
-    theirs = owner_of(shadow, earlier.content).ask(given.coded()).margins
+    theirs = owner_of(shadow, earlier.content).predict(given.coded()).margins
     assert margins_of(shadow, given.coded()).tobytes() == theirs.tobytes()
     assert len(np.unique(theirs)) > 2
 
@@ -257,8 +257,8 @@ def test_one_bit_off_the_library_refuses_a_shadow(plain: ShadowInputs, monkeypat
 
     def wrong(forest: Forest, model: bytes) -> Any:
         class Off:
-            def ask(self, rows: Any) -> Answers:
-                answers = owner_of(forest, model).ask(rows)
+            def predict(self, rows: Any) -> OwnerPredictions:
+                answers = owner_of(forest, model).predict(rows)
                 answers.margins[7] = np.nextafter(answers.margins[7], np.float32(np.inf))
                 return answers
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream.events import AuditBody
-from stream.forest.trees import SavedNode, plant
+from stream.forest.trees import SavedNode, build_forest
 from stream.recourse.answer import answer
 from stream.recourse.explain.attribution import Amounts, FeatureShare, by_feature
 from stream.recourse.explain.reasons import REASONS_MAX, principal_reasons
@@ -123,7 +123,7 @@ def test_the_split_that_adds_most_to_a_features_side_binds() -> None:
         SavedNode(number=1, value=0.0),
         SavedNode(number=2, value=1.0),
     ]
-    forest = plant([splits, splits], kind("lightgbm", ("income",)))
+    forest = build_forest([splits, splits], kind("lightgbm", ("income",)))
     first, inner, second = 0, 2, 5  # the root of one tree, its other split, and the root of the other tree
     tree, node = np.array([0, 0, 1]), np.array([first, inner, second], np.int32)
     found = by_feature(forest, Amounts(tree, node, [5, -9, -3]))
@@ -154,7 +154,7 @@ def test_principal_reasons_are_the_largest_shortfalls(library: Library, approve:
 
 def reasons_for(shares: dict[str, int], row: list[float], sign: int = 1) -> list[tuple[str, str]]:
     """Codes and texts for made-up shortfalls, in a forest that asks of each feature whether it is below zero."""
-    forest = plant(
+    forest = build_forest(
         [
             [
                 SavedNode(number=0, feature=j, value=0.0, left=1, right=2),

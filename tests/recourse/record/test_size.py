@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream.events import AuditRecord
-from stream.forest.trees import SavedNode, plant
+from stream.forest.trees import SavedNode, build_forest
 from stream.recourse.answer import Answer, answer
 from stream.recourse.comparators.leaf_matrix import build_leaf_matrix
 from stream.recourse.model import published_model
@@ -128,7 +128,7 @@ def test_the_bound_holds_where_every_split_lists_much() -> None:
         ]
         for t, listed in enumerate(lists)
     ]
-    forest = plant(trees, kind("xgboost", ("a",), is_category=(True,)))
+    forest = build_forest(trees, kind("xgboost", ("a",), is_category=(True,)))
     rules = rules_for(forest, '[a]\ntype = "category"\nmutability = "mutable"\n')
     pool = np.array([[3000.0]] * 5 + [[float(code)] for code in range(2000)])
     matrix = build_leaf_matrix(forest, pool, rules, "above", b"key")
@@ -171,7 +171,7 @@ def test_the_bound_holds_where_every_tree_and_feature_counts() -> None:
         ]
         for t in range(400)
     ]
-    forest = plant(trees, kind("lightgbm", names))
+    forest = build_forest(trees, kind("lightgbm", names))
     rules = read_features("".join(f'["{n}"]\ntype = "number"\nmutability = "mutable"\n' for n in names), names)
     pool = np.repeat([[-1.0], [1.0]], 30, axis=0) * np.ones(len(names))
     matrix = build_leaf_matrix(forest, pool, rules, "above", b"key")

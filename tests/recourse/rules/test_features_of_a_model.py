@@ -17,7 +17,7 @@ from stream.errors import (
     WrongFeatureType,
 )
 from stream.events import Value
-from stream.forest.trees import SavedNode, Word, plant
+from stream.forest.trees import SavedNode, Word, build_forest
 from stream.recourse.rules.features import FeatureRules, read_features, rules_for
 from tests.recourse.lenders import kind as kind_of
 
@@ -191,7 +191,7 @@ def test_zero_is_no_record_where_every_split_takes_it_for_missing(
         ]
         for is_missing in splits
     ] or [[SavedNode(number=0, value=1.0)]]
-    forest = plant(trees, kind_of("lightgbm", ("a",)))
+    forest = build_forest(trees, kind_of("lightgbm", ("a",)))
     assert rules_for(forest, table("no_record = [-9]", kind="number")).rules[0].no_record == no_record
     said = rules_for(forest, table("no_record = [0]", kind="number")).rules[0].no_record
     assert said == (0.0,)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream.forest.cells import cells_of
-from stream.forest.trees import SavedNode, plant
+from stream.forest.trees import SavedNode, build_forest
 from stream.forest.walk import leaf_slots
 from stream.recourse.space.joint_trees import joint_trees
 from stream.recourse.space.margin_profiles import cell_trees
@@ -196,7 +196,7 @@ def test_only_searched_models_are_listed_in_their_order(library: Library, seed: 
 def test_arrays_grow_beyond_their_initial_capacity() -> None:
     """Given more leaves, conditions and tables than a first allocation holds, totals of states are still exact."""
     trees = [tree_of_all_cells(k) for k in range(140)]
-    forest = plant(trees, kind("xgboost", ("number", "category"), is_category=(False, True), base_margin=0.25))
+    forest = build_forest(trees, kind("xgboost", ("number", "category"), is_category=(False, True), base_margin=0.25))
     cells = cells_of(forest)
     planted = Planted(forest=forest, cells=cells, trees=cell_trees(forest, cells, 1), sign=1)
     moves = no_moves(planted.trees)

@@ -38,18 +38,18 @@ class MemoryRegistry:
         return schema_id
 
     def versions(self, subject: str) -> list[Registered]:
-        """See `HoldsSchemas`."""
+        """See `SchemaRegistry`."""
         self._check()
         return [self._registered(one, number) for number, one in enumerate(self._subjects.get(subject, []), 1)]
 
     def schema(self, schema_id: int) -> Registered | None:
-        """See `HoldsSchemas`."""
+        """See `SchemaRegistry`."""
         self.asked.append(schema_id)
         self._check()
         return self._registered(schema_id, 0) if 1 <= schema_id <= len(self._texts) else None
 
     def register(self, subject: str, document: Mapping[str, Any]) -> int:
-        """See `HoldsSchemas`."""
+        """See `SchemaRegistry`."""
         self._check()
         if self.levels.get(subject, "NONE") != "NONE":
             for one in self.versions(subject):
@@ -60,12 +60,12 @@ class MemoryRegistry:
         return self.put(subject, document)
 
     def level(self, subject: str) -> str | None:
-        """See `HoldsSchemas`."""
+        """See `SchemaRegistry`."""
         self._check()
         return self.levels.get(subject, "NONE")
 
     def set_level(self, subject: str, level: str) -> None:
-        """See `HoldsSchemas`."""
+        """See `SchemaRegistry`."""
         self._check()
         self.levels[subject] = level
 

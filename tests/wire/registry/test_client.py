@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from stream.errors import ConfigurationError, RegistryUnavailable
-from stream.wire.registry.client import RefusedSchemaError, Registry, RegistryAccess
+from stream.wire.registry.client import RefusedSchemaError, RegistryAccess, RegistryClient
 
 PASSWORD = "hunter2"  # noqa: S105 - a test's
 DELAY = "delay"
@@ -65,8 +65,8 @@ def server() -> Iterator[Scripted]:
         thread.join(5)
 
 
-def registry(server: Scripted, *, timeout_s: float = 5.0) -> Registry:
-    return Registry(RegistryAccess(url=server.url, username="coach", password=PASSWORD, timeout_s=timeout_s))
+def registry(server: Scripted, *, timeout_s: float = 5.0) -> RegistryClient:
+    return RegistryClient(RegistryAccess(url=server.url, username="coach", password=PASSWORD, timeout_s=timeout_s))
 
 
 @pytest.mark.parametrize(
@@ -99,14 +99,14 @@ def test_every_failure_has_its_type(
 def test_nobody_there_is_unavailable() -> None:
     """Given an address at which nobody listens, then the registry is unavailable."""
     with pytest.raises(RegistryUnavailable, match="does not answer"):
-        Registry(RegistryAccess(url="http://127.0.0.1:9", timeout_s=1)).schema(1)
+        RegistryClient(RegistryAccess(url="http://127.0.0.1:9", timeout_s=1)).schema(1)
 
 
 def test_a_bad_file_of_authorities_is_a_matter_of_configuration(tmp_path: Any) -> None:
     """Given a CA file that holds no certificate, then the client cannot be made, and the error says so."""
     (tmp_path / "ca.pem").write_text("no certificate")
     with pytest.raises(ConfigurationError, match="cannot be made"):
-        Registry(RegistryAccess(url="https://127.0.0.1:9", ca_file=str(tmp_path / "ca.pem")))
+        RegistryClient(RegistryAccess(url="https://127.0.0.1:9", ca_file=str(tmp_path / "ca.pem")))
 
 
 def test_what_is_not_there_is_no_failure(server: Scripted) -> None:

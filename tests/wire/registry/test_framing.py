@@ -200,7 +200,7 @@ class SlowRegistry(MemoryRegistry):
         self.go = threading.Event()
 
     def schema(self, schema_id: int) -> Registered | None:
-        """See `HoldsSchemas`."""
+        """See `SchemaRegistry`."""
         self.go.wait(10)
         return super().schema(schema_id)
 
@@ -254,7 +254,7 @@ class _Mocked(MemoryRegistry):
         self._client = client
 
     def register(self, subject: str, document: Any) -> int:
-        """See `HoldsSchemas`."""
+        """See `SchemaRegistry`."""
         from confluent_kafka.schema_registry import Schema  # noqa: PLC0415 - beside the others it would shadow `schema`
 
         self.put(subject, document)

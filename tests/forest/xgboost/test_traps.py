@@ -19,7 +19,7 @@ from stream.forest.xgboost.reader import read_xgboost
 from stream.recourse.rules.features import rules_for
 from tests.forest.exactness import assert_equals_owner
 from tests.forest.models import USUAL, Rows, xgboost_matrix, xgboost_model
-from tests.forest.xgboost_models import SETTINGS, assert_exact, changed, read, saved, trained
+from tests.forest.xgboost.models import SETTINGS, assert_exact, changed, read, saved, trained
 
 PURPOSES = ["car", "home", "boat", "shop", "trip"]  # by code; one in two of them is accepted
 ROWS = USUAL.data()[0]

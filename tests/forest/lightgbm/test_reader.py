@@ -11,7 +11,7 @@ from stream.errors import ModelRefused
 from stream.forest.lightgbm.reader import read_lightgbm
 from stream.forest.trees import CATEGORY, NUMBER, ZERO_IS_MISSING
 from stream.forest.walk import margins_of
-from tests.forest.lightgbm_models import CATEGORICAL, assert_exact, mixed, trained
+from tests.forest.lightgbm.models import CATEGORICAL, assert_exact, mixed, trained
 from tests.forest.models import USUAL, forest_of, lightgbm_model
 
 ROWS, TARGET = mixed()

@@ -12,7 +12,7 @@ from stream.forest.walk import margins_of
 from stream.forest.xgboost.reader import read_xgboost
 from stream.forest.xgboost.ubjson import read_ubjson
 from tests.forest.models import USUAL, xgboost_matrix, xgboost_model
-from tests.forest.xgboost_models import (
+from tests.forest.xgboost.models import (
     CATEGORICAL,
     changed,
     refused,

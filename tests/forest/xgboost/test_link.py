@@ -6,7 +6,7 @@ import pytest
 from stream.errors import InvalidDecision
 from stream.forest.link import link_of
 from stream.forest.xgboost.link import LINK_OF_OBJECTIVE, XgboostLink
-from tests.forest.xgboost_models import (
+from tests.forest.xgboost.models import (
     read,
     trained,
 )

@@ -12,7 +12,7 @@ import pytest
 
 from stream.forest.lightgbm.reader import read_lightgbm
 from stream.forest.trees import Forest
-from tests.forest.lightgbm_models import CATEGORICAL, mixed, trained
+from tests.forest.lightgbm.models import CATEGORICAL, mixed, trained
 
 ROWS, TARGET = mixed()
 CODES = np.nan_to_num(ROWS[:, 3]).astype(int)

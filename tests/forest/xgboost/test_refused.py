@@ -9,7 +9,7 @@ import xgboost as xgb
 from stream.errors import ModelRefused
 from stream.forest.xgboost.reader import read_xgboost
 from tests.forest.models import USUAL, xgboost_matrix, xgboost_model
-from tests.forest.xgboost_models import (
+from tests.forest.xgboost.models import (
     SETTINGS,
     changed,
     read,

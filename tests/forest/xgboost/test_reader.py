@@ -16,7 +16,7 @@ from stream.forest.xgboost.link import LINK_OF_OBJECTIVE
 from stream.forest.xgboost.reader import read_xgboost
 from tests.examples import examples
 from tests.forest.models import USUAL, Owner, Recipe, xgboost_matrix, xgboost_model
-from tests.forest.xgboost_models import (
+from tests.forest.xgboost.models import (
     BOOSTERS,
     CATEGORICAL,
     SETTINGS,

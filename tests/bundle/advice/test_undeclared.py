@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import xgboost as xgb
 
-from stream.bundle.advice.unsaid import Unsaid, UnsaidMissing
-from stream.bundle.build import Built
+from stream.bundle.advice.undeclared import Undeclared, UndeclaredMissing
+from stream.bundle.build import BuiltBundle
 from tests.bundle.advice.test_claims import build
 from tests.bundle.inputs import FEATURES, Inputs, inputs, write_pool
 from tests.bundle.test_command import build as command
@@ -19,7 +19,7 @@ from tests.forest.models import USUAL
 FIRST = USUAL.names[0]
 
 
-def with_column(given: Inputs, values: Any) -> Built:
+def with_column(given: Inputs, values: Any) -> BuiltBundle:
     """Build with other values in the first column of the pool."""
     rows, target = USUAL.data()
     rows = rows.copy()
@@ -55,15 +55,15 @@ LOOKS_NOT_SO: dict[str, tuple[float, Any, int]] = {
 def test_a_number_that_stands_apart_in_a_column_is_told(tmp_path: Path, why: str) -> None:
     """Given a usual sentinel at an end of a column, apart from the others and frequent, then a build without --missing names both."""
     number, others = LOOKS_SO[why]
-    found = with_column(inputs(tmp_path), mixed(number, others)).unsaid
-    assert found == Unsaid(missing=(UnsaidMissing(number=number, columns=(FIRST,)),))
+    found = with_column(inputs(tmp_path), mixed(number, others)).advice.undeclared
+    assert found == Undeclared(missing=(UndeclaredMissing(number=number, columns=(FIRST,)),))
 
 
 @pytest.mark.parametrize("why", LOOKS_NOT_SO)
 def test_a_number_that_belongs_to_its_column_is_not_told(tmp_path: Path, why: str) -> None:
     """Given a number that is rare, unusual, or no further from the others than they are from each other, then nothing is told."""
     number, others, share = LOOKS_NOT_SO[why]
-    assert with_column(inputs(tmp_path), mixed(number, others, share)).unsaid == Unsaid()
+    assert with_column(inputs(tmp_path), mixed(number, others, share)).advice.undeclared == Undeclared()
 
 
 def test_what_is_said_is_not_asked(tmp_path: Path) -> None:
@@ -73,15 +73,19 @@ def test_what_is_said_is_not_asked(tmp_path: Path) -> None:
     rows = rows.copy()
     rows[::10, [0, 3]] = -999.0
     write_pool(tmp_path / "pool.csv", rows, target)
-    assert given.build().unsaid.missing == (UnsaidMissing(number=-999.0, columns=(FIRST, USUAL.names[3])),)
-    assert given.build("said", missing=-999.0).unsaid == Unsaid()
+    assert given.build().advice.undeclared.missing == (
+        UndeclaredMissing(number=-999.0, columns=(FIRST, USUAL.names[3])),
+    )
+    assert given.build("said", missing=-999.0).advice.undeclared == Undeclared()
     (tmp_path / "features.toml").write_text(FEATURES.replace(f"[{FIRST}]\n", f"[{FIRST}]\nno_record = [-999]\n"))
-    assert given.build("listed").unsaid.missing == (UnsaidMissing(number=-999.0, columns=(USUAL.names[3],)),)
+    assert given.build("listed").advice.undeclared.missing == (
+        UndeclaredMissing(number=-999.0, columns=(USUAL.names[3],)),
+    )
     lightgbm = inputs(tmp_path / "lightgbm", "txt")
-    assert dataclasses.replace(lightgbm, folder=tmp_path).build("other").unsaid == Unsaid()
+    assert dataclasses.replace(lightgbm, folder=tmp_path).build("other").advice.undeclared == Undeclared()
 
 
-def test_the_command_tells_what_is_unsaid(tmp_path: Path) -> None:
+def test_the_command_names_what_is_undeclared(tmp_path: Path) -> None:
     """Given -999 and no --missing, then the build succeeds, and text and JSON name number, column and what to do."""
     inputs(tmp_path)
     rows, target = USUAL.data()
@@ -112,4 +116,4 @@ def test_a_dart_model_is_told_to_be_predicted_in_two_ways(tmp_path: Path) -> Non
     )
     assert "compare your decider's with --claim-column" in told
     proven = build(given, by_matrix, claim_scale="margin", out_dir=tmp_path / "proven")
-    assert proven.unsaid == Unsaid()
+    assert proven.advice.undeclared == Undeclared()

@@ -11,7 +11,7 @@ from stream.errors import ModelRefused
 from stream.forest.trees import CATEGORY
 from stream.forest.xgboost.reader import read_xgboost
 from tests.forest.models import USUAL, xgboost_matrix, xgboost_model
-from tests.forest.xgboost_models import (
+from tests.forest.xgboost.models import (
     BOOSTERS,
     CATEGORICAL,
     SETTINGS,

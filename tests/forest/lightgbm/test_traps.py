@@ -18,7 +18,7 @@ from stream.forest.trees import CATEGORY, ZERO_IS_MISSING, ZERO_REACH, Forest
 from stream.forest.walk import leaf_ids, leaf_slots, margins, margins_of
 from stream.recourse.rules.features import rules_for
 from tests.forest.exactness import assert_equals_owner
-from tests.forest.lightgbm_models import CATEGORICAL, assert_exact, mixed, said_by_lightgbm, trained
+from tests.forest.lightgbm.models import CATEGORICAL, assert_exact, mixed, said_by_lightgbm, trained
 from tests.forest.models import Rows
 
 ROWS, TARGET = mixed()

@@ -1,0 +1,142 @@
+"""The parts of a bundle, written as a folder with its manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from stream.bundle.atomic_folder import atomic_folder
+from stream.bundle.build_inputs import BuildInputs, Progress
+from stream.bundle.gate.kept_probes import PROBES
+from stream.bundle.gate.probe import ProbeReport
+from stream.bundle.manifest import (
+    FORMAT_VERSION,
+    LEAF_MATRIX,
+    MANIFEST,
+    FileEntry,
+    Manifest,
+    digest_of,
+    digest_of_file,
+    encode_manifest,
+)
+from stream.bundle.shadows.models import BuiltShadows
+from stream.errors import ConfigurationError
+from stream.events import ThresholdScale
+from stream.forest.link import link_of
+from stream.recourse.comparators.leaf_matrix import LeafMatrix
+from stream.recourse.record.decision_record import ENGINE_VERSION
+
+VERSION_DIGITS: Final = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelNames:
+    """How decisions and the models topic name the model."""
+
+    model: str
+    version: str | None  # default: derived from the model file
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """The threshold as it was given, and as a margin."""
+
+    value: float
+    scale: ThresholdScale
+    cutoff: float
+
+
+@dataclass(frozen=True, slots=True)
+class AuditSize:
+    """Whether audit records carry per-tree detail, and the size in bytes that none exceeds."""
+
+    trees: bool
+    record_bytes_max: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleParts:
+    """What the build computed of its inputs."""
+
+    names: ModelNames
+    threshold: Threshold
+    probe: ProbeReport
+    matrix: LeafMatrix
+    accepted: int  # rows of the pool that the model accepts
+    audit: AuditSize
+    shadows: BuiltShadows
+
+
+def write_bundle(out_dir: Path, inputs: BuildInputs, parts: BundleParts, progress: Progress) -> tuple[Manifest, str]:
+    """Write the bundle at `out_dir`; return its manifest and its digest. Raises: ConfigurationError."""
+    with _disk_errors(out_dir), atomic_folder(out_dir) as draft:
+        progress("writing", 0, 1)
+        arrays = {LEAF_MATRIX: parts.matrix.arrays(), PROBES: parts.probe.kept.arrays()}
+        manifest = _manifest(inputs, parts, _write(draft, inputs.files | parts.shadows.files, arrays))
+        content = encode_manifest(manifest)
+        (draft / MANIFEST).write_bytes(content)
+    progress("writing", 1, 1)
+    return manifest, digest_of(content)
+
+
+def _manifest(inputs: BuildInputs, parts: BundleParts, files: dict[str, FileEntry]) -> Manifest:
+    forest, pool = inputs.forest, inputs.pool
+    return {
+        "format_version": FORMAT_VERSION,
+        "engine_version": ENGINE_VERSION,
+        "model_id": parts.names.model,
+        "model_version": parts.names.version or digest_of(inputs.model)[:VERSION_DIGITS],
+        "revision": parts.names.revision,
+        "library": forest.library,
+        "library_version": forest.library_version,
+        "objective": forest.objective,
+        "link": link_of(forest).name,
+        "approve": inputs.policy.approve,
+        "threshold": parts.threshold.value,
+        "threshold_scale": parts.threshold.scale,
+        "cutoff_margin": parts.threshold.cutoff,
+        "trees": inputs.trees,
+        "trees_used": forest.trees,
+        "missing": forest.missing,
+        "forest_sha256": forest.digest,
+        "features": [{"name": rule.name, "type": rule.type} for rule in inputs.rules.rules],
+        "pool": {"rows": len(pool.rows), "accepted": parts.accepted, "sha256": pool.sha256},
+        "probes": {"rows": len(parts.probe.kept), "library_version": parts.probe.library_version},
+        "shadows": parts.shadows.entry,
+        "audit_trees": parts.audit.trees,
+        "audit_record_bytes_max": parts.audit.record_bytes_max,
+        "files": files,
+    }
+
+
+@contextmanager
+def _disk_errors(out_dir: Path) -> Iterator[None]:
+    """Only writing happens inside, so an OSError means that the disk is full or not writable."""
+    try:
+        yield
+    except OSError as error:
+        message = f"cannot write the bundle at {out_dir}: {error.strerror or error}"
+        raise ConfigurationError(message) from error
+
+
+def _write(
+    draft: Path, files: dict[str, bytes], arrays: dict[str, dict[str, npt.NDArray[Any]]]
+) -> dict[str, FileEntry]:
+    """Write files by name and arrays by folder and name; return their entries in the manifest."""
+    for name, content in files.items():
+        (draft / name).parent.mkdir(exist_ok=True)
+        (draft / name).write_bytes(content)
+    paths = list(files)
+    for folder, of_folder in arrays.items():
+        (draft / folder).mkdir()
+        for name, array in of_folder.items():
+            np.save(draft / folder / f"{name}.npy", np.ascontiguousarray(array), allow_pickle=False)
+            paths.append(f"{folder}/{name}.npy")
+    return {path: digest_of_file(draft / path) for path in paths}
