@@ -142,21 +142,21 @@ def _compare(forest: Forest, link: Link, rows: Rows, theirs: OwnerPredictions, w
     ):
         if (wrong := first_difference(here, there)) is not None:
             of_margin = "" if what == "margin" else f" of margin {scored[wrong]!s}"
-            told = f"all trees reach the same leaves, but the {what}{of_margin} is {here[wrong]!s} here and {there[wrong]!s} there"
-            _refuse(forest, where(wrong), told)
+            text = f"all trees reach the same leaves, but the {what}{of_margin} is {here[wrong]!s} here and {there[wrong]!s} there"
+            _refuse(forest, where(wrong), text)
 
 
 def _parted(forest: Forest, slots: Int32s, tree: int, their_leaf: int) -> str:
     """Describe where two paths in one tree part: ours to the leaf in `slots`, theirs to the leaf of that id."""
     first, last = forest.first_leaf[tree : tree + 2].tolist()
-    told = f"reaches leaf {forest.leaf_id[slots[tree]]} here and leaf {their_leaf} there"
+    paths = f"reaches leaf {forest.leaf_id[slots[tree]]} here and leaf {their_leaf} there"
     found = np.flatnonzero(forest.leaf_id[first:last] == their_leaf)
     if len(found) == 0:
-        return f"{told}, which our reading of the file does not have"
+        return f"{paths}, which our reading of the file does not have"
     other = slots.copy()
     other[tree] = first + found[0]
     node = int(decisive_nodes(forest, slots, other)[tree])
-    return f"parts at node {forest.node_id[node]} (on {forest.features[forest.split_feature[node]]!r}): it {told}"
+    return f"parts at node {forest.node_id[node]} (on {forest.features[forest.split_feature[node]]!r}): it {paths}"
 
 
 def _of_probe(forest: Forest, batch: ProbeBatch, row: int) -> _Where:
