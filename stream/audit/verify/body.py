@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from stream.audit.verify.ledgers import Sums
-from stream.audit.verify.splits import OPERATORS, Json, Misshapen, is_number, number_at, rounded
+from stream.audit.verify.splits import OPERATORS, Json, MalformedBody, is_number, number_at, rounded
 from stream.canonical import sha256
 
 STATUSES = ("ok", "no_feasible_recourse", "not_model_decline")
@@ -47,7 +47,7 @@ def verify(body: Json, body_sha256: str | None, recommendation: Json | None) -> 
             found.append(" ".join(fault.split()))  # names in it are the record's own, line breaks too  # noqa: PERF401
     except KeyError as error:
         found.append(" ".join(f"the record does not have the shape of an audit record: {error} is missing".split()))
-    except Misshapen as error:
+    except MalformedBody as error:
         found.append(" ".join(f"the record does not have the shape of an audit record: {error}".split()))
     except _OTHER_SHAPES as error:
         found.append(f"the record does not have the shape of an audit record ({type(error).__name__})")

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from stream.audit.verify.splits import (
     Json,
-    Misshapen,
+    MalformedBody,
     Split,
     SplitTable,
     are_categories,
@@ -36,7 +36,7 @@ class Sums:
         exponent = count_at(body, "unit_log2", UNIT_LOG2_MIN)
         if exponent > UNIT_LOG2_MAX:
             message = f"unit_log2 is above {UNIT_LOG2_MAX}"
-            raise Misshapen(message)
+            raise MalformedBody(message)
         self.unit = Fraction(2) ** exponent
         self.trees_used = count_at(body, "trees_used")
         self.sign = 1 if body["approve"] == "above" else -1
@@ -238,7 +238,7 @@ def _holds_something(other: Json) -> bool:
 
 
 def _whole_numbers(values: Sequence[object], what: str) -> None:
-    """Refuse a list of anything but numbers from 0 on: True and 1.0 would index as 1 does. Raises: Misshapen."""
+    """Refuse a list of anything but numbers from 0 on: True and 1.0 would index as 1 does. Raises: MalformedBody."""
     if not all(type(value) is int and value >= 0 for value in values):
         message = f"{what} does not hold whole numbers from 0 on"
-        raise Misshapen(message)
+        raise MalformedBody(message)

@@ -21,7 +21,7 @@ ANY, UNTOLD = frozenset([True, False]), frozenset[bool]()
 WHOLE: Final = re.compile(r"0|-?[1-9][0-9]*")  # the one spelling of an integer that is kept as a text
 
 
-class Misshapen(ValueError):
+class MalformedBody(ValueError):
     """A field is not of the type that an audit record has there. The message names the field."""
 
 
@@ -163,32 +163,32 @@ def is_category(value: object) -> bool:
 
 
 def number_at(part: Json, key: str) -> float:
-    """Give a field that must be a finite number. Raises: Misshapen, KeyError."""
+    """Give a field that must be a finite number. Raises: MalformedBody, KeyError."""
     if not is_number(part[key]):
         message = f"{key} is not a finite number"
-        raise Misshapen(message)
+        raise MalformedBody(message)
     return float(part[key])
 
 
 def count_at(part: Json, key: str, least: int = 0) -> int:
-    """Give a field that must be a whole number from `least` on, as JSON writes one. Raises: Misshapen, KeyError."""
+    """Give a field that must be a whole number from `least` on, as JSON writes one. Raises: MalformedBody, KeyError."""
     value = part[key]
     if type(value) is not int or value < least:
         message = f"{key} is not a whole number from {least} on"
-        raise Misshapen(message)
+        raise MalformedBody(message)
     return value
 
 
 def integer_at(part: Json, key: str) -> int:
-    """Give a field that must be an integer of any size, as a text of digits alone. Raises: Misshapen, KeyError."""
+    """Give a field that must be an integer of any size, as a text of digits alone. Raises: MalformedBody, KeyError."""
     return integer(part[key], key)
 
 
 def integer(value: object, what: str) -> int:
-    """Give an integer that must be a text of digits; `what` is what the message calls it. Raises: Misshapen."""
+    """Give an integer that must be a text of digits; `what` is what the message calls it. Raises: MalformedBody."""
     if not isinstance(value, str) or WHOLE.fullmatch(value) is None:
         message = f"{what} is not an integer written in digits alone"
-        raise Misshapen(message)
+        raise MalformedBody(message)
     return int(value)
 
 
