@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NotRequired, TypeAlias, TypedDict
+from typing import Final, Literal, NotRequired, TypeAlias, TypedDict, get_args
 
 Value: TypeAlias = float | str | None  # a number as the model takes it, a word of `categories`, or known-missing
 Category: TypeAlias = float | str  # a word, or the number of a category that has none
@@ -16,6 +16,7 @@ Outcome: TypeAlias = Literal["approved", "declined"]
 DeclineBasis: TypeAlias = Literal["model", "policy", "manual", "fraud"]
 ThresholdScale: TypeAlias = Literal["probability", "margin"]
 TierName: TypeAlias = Literal["near", "mid", "far"]
+TIERS: Final[tuple[TierName, ...]] = get_args(TierName)  # in the order of effort
 Status: TypeAlias = Literal["ok", "no_feasible_recourse", "not_model_decline"]
 
 

@@ -15,9 +15,9 @@ from typing import Any
 from stream.audit.verify.ledgers import Sums
 from stream.audit.verify.splits import OPERATORS, Json, MalformedBody, is_number, number_at, rounded
 from stream.canonical import sha256
+from stream.events import TIERS
 
 STATUSES = ("ok", "no_feasible_recourse", "not_model_decline")
-TIERS = ("near", "mid", "far")
 LOGISTIC_ERROR_MAX = 1e-6  # of XGBoost's float32 link against the formula in float64; measured: 9e-8
 # By objective, what a prediction is: all others are any number, of which the record alone tells nothing.
 LOGISTIC = ("binary:logistic", "reg:logistic")

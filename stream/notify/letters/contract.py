@@ -6,11 +6,10 @@ import math
 from typing import Final
 
 from stream.errors import RecommendationRefused
-from stream.events import Action, Recommendation, RecommendedTier, Value
+from stream.events import TIERS, Action, Recommendation, RecommendedTier, Value
 from stream.times import time_ms
 
 REASONS_MAX: Final = 4  # Reg B commentary 9(b)(2)-1
-TIERS_MAX: Final = 3
 ACTIONS_MAX: Final = 100
 TEXT_CHARACTERS_MAX: Final = 2_000
 ENDS_MS_MAX: Final = time_ms("9998-12-31T23:59:59Z")
@@ -37,8 +36,8 @@ def check_contract(recommendation: Recommendation) -> None:
         _check_text(name, "the name of a disclosure")
         _check_text(text, "a disclosure")
     _check_end(recommendation["expires_at"])
-    if len(tiers) > TIERS_MAX:
-        _refuse(f"there are {len(tiers)} tiers; a letter gives at most {TIERS_MAX}")
+    if len(tiers) > len(TIERS):
+        _refuse(f"there are {len(tiers)} tiers; a letter gives at most {len(TIERS)}")
     if len({tier["tier"] for tier in tiers}) < len(tiers):
         _refuse("a tier comes twice")
     never = {

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from stream.errors import ConfigurationError, LetterRefused
+from stream.events import TIERS
 from stream.notify.letters.page_rules import page_faults, visible
 from stream.notify.letters.template_rules import MANDATORY_BLOCKS
 from stream.notify.letters.templates import LetterTemplates, Templates
@@ -47,7 +48,7 @@ def full_view() -> View:
                 for step in (1, 2)
             ],
         }
-        for number, tier in enumerate(("near", "mid", "far"), 1)
+        for number, tier in enumerate(TIERS, 1)
     ]
     return {
         "date": f"date-of-letter{MARK}",

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream.events import TIERS
 from stream.forest.ledger import LeafUnits
 from stream.forest.trees import CATEGORY, Forest, Word
 from stream.recourse.rules.features import FeatureRules
-from stream.recourse.search.tier_targets import TIERS
 
 # What a field can take in Avro, in bytes: a union's branch number, a double, a hash as text, a block's two counts.
 BRANCH, DOUBLE, LENGTH, BLOCK = 1, 8, 5, 10

@@ -18,7 +18,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.events import TierName
+from stream.events import TIERS, TierName
 from stream.forest.trees import Forest
 from stream.forest.walk import margins_of
 from stream.recourse.comparators.ranking import Ranking
@@ -30,7 +30,6 @@ from stream.recourse.search.searched_model import SearchedModel
 from stream.recourse.space.moves import Moves, moves_of, state_of, target_of
 from stream.recourse.space.person_reach import PersonReach
 
-TIERS: tuple[TierName, ...] = ("near", "mid", "far")
 # Bounds chosen by judgement.
 FIRST_CHUNK, CHUNK_MAX = 16, 1024  # comparators projected and scored at once: most walks stop in the first few
 AIMED_RANKS_MAX = 128  # ranks in which a tier looks for its tercile's least score; after them any accepted one will do

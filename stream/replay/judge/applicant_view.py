@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from stream.events import TIERS
 from stream.recourse.model import PublishedModel
 
-TIERS: Final = ("near", "mid", "far")
 NUMBERS: Final = ("margin", "probability")
 NUMBERS_OF_A_TIER: Final = ("effort", "margin", "probability", "robust_share")
 Body: TypeAlias = Mapping[str, Any]

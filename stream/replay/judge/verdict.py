@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from stream.canonical import sha256
 from stream.errors import PoisonError
-from stream.events import Decision
+from stream.events import TIERS, Decision
 from stream.recourse.answer import Answer
 
 Mode: TypeAlias = Literal["reproduce", "what-if", "backfill"]
@@ -106,7 +106,7 @@ def _differing_tiers(made: Mapping[str, Any], stored: Mapping[str, Any]) -> list
         sides = [{one["tier"]: sha256(one) for one in body["tiers"]} for body in (made, stored)]
     except (KeyError, TypeError):
         return ["tiers"]
-    return [f"tiers.{name}" for name in ("near", "mid", "far") if sides[0].get(name) != sides[1].get(name)] or ["tiers"]
+    return [f"tiers.{name}" for name in TIERS if sides[0].get(name) != sides[1].get(name)] or ["tiers"]
 
 
 def differing_recommendation(made: Mapping[str, Any], stored: Mapping[str, Any]) -> tuple[str, ...]:

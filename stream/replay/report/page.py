@@ -10,10 +10,11 @@ from typing import Any, Final
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
+from stream.events import TIERS
 from stream.replay.judge.verdict import APART, ERROR, OUTCOMES
 from stream.replay.report import plots
 from stream.replay.report.empty_run import why_nothing
-from stream.replay.report.report import FEASIBILITIES, RECOURSE, TIERS, is_all_right
+from stream.replay.report.report import FEASIBILITIES, RECOURSE, is_all_right
 from stream.replay.report.wording import (
     EXAMPLE_WORDS,
     FEASIBILITY_WORDS,

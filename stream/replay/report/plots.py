@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
 from stream.errors import shown
+from stream.events import TIERS
 
 Report: TypeAlias = Mapping[str, Any]
 
@@ -39,7 +40,6 @@ WIDTH_INCHES: Final = 9.0
 LETTER_INCHES: Final = 0.1
 CURVE_POINTS: Final = 40
 EFFORT_TICKS: Final = 5
-TIERS: Final = ("near", "mid", "far")
 
 
 def flow(report: Report) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 import orjson
 
 from stream.errors import CorruptionError
+from stream.events import TIERS
 from stream.replay.judge.verdict import APART, DIFFERENCES, ERROR, OUTCOMES, Mode
 from stream.replay.report.tally import MARGIN_BIN, NANO, Tally, effort_of_bin
 from stream.replay.sources.source import Snapshot
@@ -16,7 +17,6 @@ from stream.replay.sources.source import Snapshot
 FORMAT_VERSION: Final = 1
 PLACES: Final = ("out",)  # parameters that say where, not what
 SIDES: Final = ("before", "after")
-TIERS: Final = ("near", "mid", "far")
 RECOURSE: Final = (
     "still_feasible", "newly_feasible", "no_longer_feasible", "still_infeasible", "not_asked_for", "unknown_before",
 )  # fmt: skip

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from stream.events import TIERS
 from stream.recourse.comparators import people
 from stream.recourse.rules import scale
 from stream.recourse.rules.policy import Policy, read_policy
 from stream.recourse.search import least_effort, proof, robust_descent, robust_space, robust_targets
 from stream.recourse.search.shadows import SEARCHED_SHARE, Shadows
-from stream.recourse.search.tier_targets import TIERS
 from stream.recourse.space import linked_features, margin_profiles
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stream.events import TIERS
 from stream.forest.walk import leaf_slots
 from stream.recourse.answer import answer
 from stream.recourse.comparators.leaf_matrix import without_no_record
@@ -19,7 +20,6 @@ from stream.recourse.search.robust_targets import OTHER_COST_MAX
 from stream.recourse.search.tier_targets import (
     AIMED_RANKS_MAX,
     FIRST_CHUNK,
-    TIERS,
     TierTarget,
     TierTargets,
     prune,
