@@ -16,6 +16,7 @@ from stream.notify.letters.view import creditor_of, view_of
 from stream.notify.notices.notice import KIND
 from stream.notify.run import loaded_templates
 from stream.notify.settings import NotifySettings
+from stream.notify.transports.kinds import channels_on
 from stream.notify.transports.mail import Mail
 from stream.notify.transports.outbox import refuse_preview
 from stream.notify.warnings import missing_by_law
@@ -32,7 +33,7 @@ def findings(settings: NotifySettings, *, offline: bool, answers: Path | None = 
     Raises: ConfigurationError, ContactsUnavailable, MailUnavailable, DiskUnavailable.
     """
     refuse_preview(settings.notify_outbox, "COACH_NOTIFY_OUTBOX")
-    if "files" in settings.channels:
+    if "files" in channels_on(settings):
         refuse_preview(settings.notify_files, "COACH_NOTIFY_FILES")
     templates = loaded_templates(settings)
     told = [f"templates: {one.locale}, version {one.version[:16]}" for one in templates.of.values()]
@@ -42,8 +43,8 @@ def findings(settings: NotifySettings, *, offline: bool, answers: Path | None = 
         told.append("the contact look-up was not asked" if is_remote and offline else contacts.check())
     finally:
         contacts.close()
-    told.append(f"channels: {', '.join((*settings.channels, 'print'))}")
-    if "email" in settings.channels:
+    told.append(f"channels: {', '.join((*channels_on(settings), 'print'))}")
+    if "email" in channels_on(settings):
         told.append("the mail server was not asked" if offline else Mail(settings).check())
     missing = [name for name in ("notify_lender_name", "notify_lender_contact") if not getattr(settings, name)]
     told += [f"COACH_{name.upper()} is not set, and `coach notify` will ask for it" for name in missing]

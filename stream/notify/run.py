@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import Final
@@ -22,13 +22,9 @@ from stream.notify.letters.templates import Templates, read_templates
 from stream.notify.metrics import METERS
 from stream.notify.notices.notice_index import NoticeIndex
 from stream.notify.notices.notice_reader import NoticeReader, cluster_topic
-from stream.notify.notices.record import Channel
 from stream.notify.notifier import Notifier
 from stream.notify.settings import NotifySettings, check_runnable
-from stream.notify.transports.mail import Mail
-from stream.notify.transports.outbox import Files, Outbox
-from stream.notify.transports.transport import Transport
-from stream.notify.transports.webhook import Webhook
+from stream.notify.transports.kinds import transports_of
 from stream.notify.warnings import tell_by_hand, warn_of_missing
 from stream.runtime.connections import framing_of, kafka_properties, once_registry_answers
 from stream.runtime.counters import Counters
@@ -272,17 +268,6 @@ class NotifierProcess:
         finally:
             for one, handler in before.items():
                 signal.signal(one, handler)
-
-
-def transports_of(settings: NotifySettings, deadlines: Deadlines | None = None) -> dict[Channel, Transport]:
-    """Make the ways that are on; print always is. Raises: ConfigurationError, DiskUnavailable."""
-    made: Mapping[Channel, Callable[[], Transport]] = {
-        "email": lambda: Mail(settings, deadlines),
-        "webhook": lambda: Webhook(settings, deadlines),
-        "files": lambda: Files(settings.notify_files),
-    }
-    ways: dict[Channel, Transport] = {"print": Outbox(settings.notify_outbox)}
-    return ways | {channel: made[channel]() for channel in settings.channels}
 
 
 def _now_ms() -> int:

@@ -10,13 +10,12 @@ from typing import Annotated, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from stream.notify.notices.record import Channel
+from stream.notify.notices.record import ELECTRONIC, Channel
 from stream.runtime.settings import Settings, topic_name
 from stream.runtime.settings_reader import About, read_settings_class, refuse
 
 PART: Final = "NOTIFY_"
 SUBJECT_REF: Final = "{subject_ref}"  # where a look-up's URL takes the pseudonym
-ELECTRONIC: Final[tuple[Channel, ...]] = ("email", "webhook", "files")
 
 SmtpSecurity: TypeAlias = Literal["starttls", "tls", "none"]
 
@@ -173,12 +172,6 @@ class NotifySettings:
         float, About("so long before notice_due_at a letter that waits counts as urgent", low=0, high=2_592_000)
     ] = 86_400.0
     notify_metrics_port: Annotated[int, About("port of /metrics and /health; 0: none", low=0, high=65_535)] = 0
-
-    @property
-    def channels(self) -> tuple[Channel, ...]:
-        """The electronic channels that are on and set up."""
-        ready = {"email": bool(self.notify_smtp_host), "webhook": bool(self.notify_webhook_url), "files": True}
-        return tuple(channel for channel in electronic_channels(self.notify_channels) if ready[channel])
 
 
 def read_notify_settings(environment: Mapping[str, str] | None = None, **flags: object) -> NotifySettings:

@@ -9,14 +9,14 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, Protocol, get_args
 
 from stream.notify.notices.record import Channel
 
 FIELD_CHARACTERS_MAX: Final = 1_000
 TRUE: Final = frozenset({"1", "true", "yes", "y"})
 FALSE: Final = frozenset({"", "0", "false", "no", "n"})
-CHANNELS: Final[Mapping[str, Channel]] = {"email": "email", "webhook": "webhook", "files": "files", "print": "print"}
+CHANNELS: Final[Mapping[str, Channel]] = {channel: channel for channel in get_args(Channel)}
 # As a CSV's heading, a column of an SQLite table, or a field of a JSON answer.
 REQUIRED: Final = ("channel",)
 OPTIONAL: Final = ("address", "locale", "consent", "bounced", "name", "postal_address")

@@ -13,6 +13,7 @@ from stream.notify.letters.view import creditor_of, recipient_of, view_of
 from stream.notify.notices.notice import KIND, Rendered, Way, notice_id
 from stream.notify.notices.record import Channel
 from stream.notify.settings import NotifySettings
+from stream.notify.transports.kinds import channels_on
 from stream.notify.transports.transport import Package
 
 
@@ -43,7 +44,7 @@ class Desk:
         check_contract(recommendation)
         subject_ref = recommendation["subject_ref"]
         contact = None if not subject_ref else self._contacts.find(subject_ref)
-        channel, why = way_of(contact, subject_ref, self._settings.channels)
+        channel, why = way_of(contact, subject_ref, channels_on(self._settings))
         return self._written(recommendation, contact, at_ms, channel=channel, why=why)
 
     def by_post(self, recommendation: Recommendation, draft: Draft, at_ms: int, why: str) -> Draft:

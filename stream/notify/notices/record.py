@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, TypedDict
+from typing import Final, Literal, TypeAlias, TypedDict, get_args
 
 NoticeKind: TypeAlias = Literal["adverse_action"]
 NoticeStatus: TypeAlias = Literal["sending", "sent", "printed", "failed", "withheld_different_answer"]
 Channel: TypeAlias = Literal["email", "webhook", "files", "print"]
+PRINT: Final = "print"
+ELECTRONIC: Final[tuple[Channel, ...]] = tuple(channel for channel in get_args(Channel) if channel != PRINT)
 
 
 class Notice(TypedDict):
