@@ -94,7 +94,7 @@ def publish_command(
 def list_command(*, kafka_brokers: str | None, redis_url: str | None, as_json: bool) -> None:
     """List all publications in the order in which they were made, whether Redis holds their bundles, and who serves them.
 
-    `current` marks the one that the model's pointer in Redis names. Of the workers of COACH_GROUP that run now it says how
+    `current` marks the latest of each model. Of the workers of COACH_GROUP that run now it says how
     many know a publication, having read `models` that far, and how many have its bundle open; a line for each worker says
     how far it read and which partitions of the decisions it has.
     """

@@ -4,12 +4,10 @@ A bundle's files lie in pieces under keys that name their content, so a key neve
 
     coach:bundle:<bundle sha256>:<file sha256>:<first byte>-<end>    one piece of one file
     coach:bundle:<bundle sha256>:manifest                            hash: manifest (manifest.json), chunk_bytes
-    coach:pointer:<model id>                                         hash: epoch, published (a ModelPublished record)
 
 The manifest is written last, after each piece was read back and compared, so a bundle without one is not there yet.
 What comes out is checked against the digests again. A piece that does not match counts as absent, with an error in
 the log: the worker then takes the bundle from its URI and publishes it anew, which heals the cache.
-The pointer only ever goes to a higher epoch.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ import hashlib
 import json
 import logging
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
@@ -26,10 +24,8 @@ from typing import Any, Final, cast
 import redis
 
 from stream.bundle.manifest_fields import are_files
-from stream.errors import CorruptionError, PoisonError, RedisUnavailable
-from stream.events import ModelPublished
+from stream.errors import CorruptionError, RedisUnavailable
 from stream.runtime.clients import redis_errors
-from stream.wire.avro_records import decode, encode
 
 log = logging.getLogger(__name__)
 
@@ -38,27 +34,7 @@ CHUNK_BYTES: Final = 16 << 20
 CHUNK_BYTES_MIN: Final = 1 << 10
 CHUNK_BYTES_MAX: Final = 64 << 20  # Redis answers nobody else while it copies one
 MANIFEST_BYTES_MAX: Final = 16 << 20
-EPOCH_MAX: Final = 2**53 - 1  # Lua compares doubles
-
-# Set epoch and publication if the epoch is higher than the one that is there; one step, so two writers cannot interleave.
-_FLIP: Final = """
-local there = tonumber(redis.call('HGET', KEYS[1], 'epoch') or '')
-if there and there >= tonumber(ARGV[1]) then
-  return 0
-end
-redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'published', ARGV[2])
-return 1
-"""
-
 Progress = Callable[[int, int], None]  # (bytes done, bytes in all)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pointer:
-    """What a model's pointer says: the latest publication that was flipped to, and its offset on `models`."""
-
-    epoch: int
-    published: ModelPublished
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,46 +122,12 @@ def holds_bundle(client: redis.Redis, bundle_sha256: str) -> bool:
         return bool(client.exists(_manifest_key(bundle_sha256)))
 
 
-def flip_pointer(client: redis.Redis, model_id: str, published: ModelPublished, epoch: int) -> bool:
-    """Point a model to a publication, unless its pointer is at this epoch or a later one already.
-
-    `epoch` is the offset of the publication on `models`. Returns whether the pointer moved. Raises: RedisUnavailable.
-    """
-    if not 0 <= epoch <= EPOCH_MAX:
-        msg = f"an epoch is an offset, 0 to {EPOCH_MAX}"
-        raise ValueError(msg)
-    record = encode("ModelPublished", cast("Mapping[str, Any]", published))
-    with redis_errors("flipping a pointer"):
-        return bool(client.eval(_FLIP, 1, _pointer_key(model_id), str(epoch), record))
-
-
-def read_pointer(client: redis.Redis, model_id: str) -> Pointer | None:
-    """Give a model's pointer, or None when it has none (or one that no schema of ours reads, with an error in the log).
-
-    Raises: RedisUnavailable.
-    """
-    with redis_errors("reading a pointer"):
-        found = cast("dict[bytes, bytes]", client.hgetall(_pointer_key(model_id)))
-    if not found:
-        return None
-    try:
-        _, published = decode(found[b"published"])
-        return Pointer(epoch=int(found[b"epoch"]), published=cast("ModelPublished", published))
-    except (PoisonError, KeyError, ValueError):
-        _corrupt(_pointer_key(model_id))
-        return None
-
-
 def _piece_key(bundle_sha256: str, file: _File, start: int, end: int) -> str:
     return f"coach:bundle:{bundle_sha256}:{file.sha256}:{start}-{end}"
 
 
 def _manifest_key(bundle_sha256: str) -> str:
     return f"coach:bundle:{bundle_sha256}:manifest"
-
-
-def _pointer_key(model_id: str) -> str:
-    return f"coach:pointer:{model_id}"
 
 
 def _pieces(size_bytes: int, chunk_bytes: int) -> Iterator[tuple[int, int]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from stream.errors import RedisUnavailable
-from stream.models.bundle_cache import holds_bundle, read_pointer
+from stream.models.bundle_cache import holds_bundle
 from stream.models.model_table import PublicationAtEpoch
 from stream.models.publishing import read_models
 from stream.models.serving import Serving, announced
@@ -18,7 +18,7 @@ CacheState: TypeAlias = Literal["held", "absent", "unknown"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """One publication. `known_by` and `open_in` are names of workers; `current`: the model's pointer in Redis names it."""
+    """One publication. `known_by` and `open_in` are names of workers; `current`: the latest of its model."""
 
     publication: PublicationAtEpoch
     cache: CacheState = "unknown"
@@ -45,23 +45,25 @@ def list_models(settings: Settings) -> Listing:
     Raises: KafkaUnavailable; ConfigurationError when there is no topic of models.
     """
     publications = read_models(settings).publications()
+    latest = {one.published["model_id"]: one.epoch for one in publications}  # they come in the order of their epochs
     client = connect_redis(settings)
     try:
         workers = tuple(announced(client, settings.group))
-        pointers = {one: read_pointer(client, one) for one in {each.published["model_id"] for each in publications}}
         listed = []
         for one in publications:
-            digest, pointer = one.published["bundle_sha256"], pointers[one.published["model_id"]]
+            digest = one.published["bundle_sha256"]
             listed.append(
                 Listed(
                     publication=one,
                     cache="held" if holds_bundle(client, digest) else "absent",
-                    current=pointer is not None and pointer.epoch == one.epoch,
+                    current=latest[one.published["model_id"]] == one.epoch,
                     known_by=tuple(each["worker"] for each in workers if each["models_epoch"] >= one.epoch),
                     open_in=tuple(each["worker"] for each in workers if digest in each["open_bundles"]),
                 )
             )
     except RedisUnavailable as away:
-        bare = tuple(Listed(publication=one) for one in publications)
+        bare = tuple(
+            Listed(publication=one, current=latest[one.published["model_id"]] == one.epoch) for one in publications
+        )
         return Listing(publications=bare, workers=None, unknown=str(away))
     return Listing(publications=tuple(listed), workers=workers)

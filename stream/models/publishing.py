@@ -1,4 +1,4 @@
-"""Publishes a bundle: checked, put into Redis, announced on the models topic, pointed to. In this order.
+"""Publishes a bundle: checked, put into Redis, announced on the models topic. In this order.
 
 Workers hear of it by the topic, whose offset is the publication's epoch. Nothing is announced that Redis did not give
 back byte for byte. A rollback is a new publication.
@@ -23,7 +23,7 @@ from stream.bundle.open import open_bundle
 from stream.bundle.uris import has_secrets, without_secrets
 from stream.errors import ConfigurationError, KafkaUnavailable
 from stream.events import ModelPublished
-from stream.models.bundle_cache import flip_pointer, publish_bundle
+from stream.models.bundle_cache import publish_bundle
 from stream.models.model_reader import ModelReader
 from stream.models.model_table import ModelTable, PublicationAtEpoch, models_key
 from stream.runtime.connections import connect_redis, framing_of, kafka_properties, once_registry_answers
@@ -83,7 +83,6 @@ def publish(
         client = connect_redis(settings)
         publish_bundle(client, folder, progress=progress, chunk_bytes=settings.redis_chunk_bytes)
         epoch = _announce(settings, published, framing)
-        flip_pointer(client, published["model_id"], published, epoch)
     return ModelTable().learn(published, epoch)
 
 

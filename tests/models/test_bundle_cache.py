@@ -10,22 +10,16 @@ from typing import Any
 
 import pytest
 import redis
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from stream.errors import CorruptionError, RedisUnavailable
 from stream.events import ModelPublished
 from stream.models.bundle_cache import (
     CHUNK_BYTES_MAX,
     CHUNK_BYTES_MIN,
-    EPOCH_MAX,
     fetch_bundle,
-    flip_pointer,
     holds_bundle,
     publish_bundle,
-    read_pointer,
 )
-from tests.examples import examples
 from tests.models.bundles import CONTENT, files_in, write_bundle
 
 SMALL = CHUNK_BYTES_MIN
@@ -247,8 +241,6 @@ def test_a_redis_that_is_away_is_a_dependency_error(no_redis: redis.Redis, bundl
     for call in (
         lambda: publish_bundle(no_redis, bundle),
         lambda: fetch_bundle(no_redis, "0" * 64, tmp_path / "copy"),
-        lambda: flip_pointer(no_redis, "m", _published(1), 1),
-        lambda: read_pointer(no_redis, "m"),
     ):
         with pytest.raises(RedisUnavailable, match="Redis failed while") as away:
             call()
@@ -316,54 +308,3 @@ def _published(revision: int, **change: Any) -> ModelPublished:
         "published_at": "2026-11-27T10:15:00.250Z", "approved_by": None, "supersedes": None,
     }  # fmt: skip
     return published | change  # type: ignore[return-value]
-
-
-def test_a_model_without_a_pointer_has_none(client: redis.Redis) -> None:
-    """Given a model that was never flipped, when its pointer is read, then there is none."""
-    assert read_pointer(client, "m") is None
-
-
-@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(epochs=st.lists(st.integers(0, EPOCH_MAX) | st.integers(0, 5), min_size=1, max_size=12))
-def test_a_pointer_never_goes_back(client: redis.Redis, epochs: list[int]) -> None:
-    """Given flips in any order, when the pointer is read, then it is always at the highest epoch so far, with its content."""
-    client.flushall()
-    highest = -1
-    for number, epoch in enumerate(epochs):
-        assert flip_pointer(client, "m", _published(number), epoch) == (epoch > highest)
-        if epoch > highest:
-            highest, published = epoch, _published(number)
-        pointer = read_pointer(client, "m")
-        assert pointer is not None
-        assert (pointer.epoch, pointer.published) == (highest, published)
-
-
-def test_flips_at_once_end_at_the_highest_epoch(client: redis.Redis) -> None:
-    """Given many workers that flip at once, then the pointer ends at the highest epoch with that epoch's content."""
-    epochs = [epoch * 7 % 41 for epoch in range(1, 41)]  # 1 to 40 in disorder
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda epoch: flip_pointer(client, "m", _published(epoch), epoch), epochs))
-    pointer = read_pointer(client, "m")
-    assert pointer is not None
-    assert (pointer.epoch, pointer.published["revision"]) == (40, 40)
-
-
-def test_a_damaged_pointer_counts_as_absent(client: redis.Redis, caplog: pytest.LogCaptureFixture) -> None:
-    """Given a pointer that no schema reads, when it is read, then there is none and an error says so; a later flip mends it."""
-    flip_pointer(client, "m", _published(1), 5)
-    for damage in ({"published": b"x"}, {"epoch": b"x"}):
-        client.hset("coach:pointer:m", *next(iter(damage.items())))
-        with caplog.at_level(logging.ERROR):
-            assert read_pointer(client, "m") is None
-        assert caplog.records[-1].message == "leaf_cache.corrupt"
-        assert flip_pointer(client, "m", _published(2), 6)
-        assert read_pointer(client, "m") is not None
-        client.delete("coach:pointer:m")
-        flip_pointer(client, "m", _published(1), 5)
-
-
-@pytest.mark.parametrize("epoch", [-1, EPOCH_MAX + 1])
-def test_an_epoch_is_an_offset(client: redis.Redis, epoch: int) -> None:
-    """Given a number that is no offset that Lua can compare, when a pointer is flipped to it, then that is refused."""
-    with pytest.raises(ValueError, match="an epoch is an offset"):
-        flip_pointer(client, "m", _published(1), epoch)
