@@ -23,8 +23,8 @@ def canonical_json(value: object) -> bytes:
     except _Unusual:
         return rfc8785.dumps(cast("Any", value))
     except TypeError as error:
-        msg = f"not a JSON value: {error}"
-        raise ValueError(msg) from error
+        message = f"not a JSON value: {error}"
+        raise ValueError(message) from error
 
 
 def sha256(value: object) -> str:

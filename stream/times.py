@@ -22,8 +22,8 @@ def rfc3339(time_ms: int) -> str:
     Raises: ValueError before the year 1 and after 9999.
     """
     if not TIME_MS_MIN <= time_ms <= TIME_MS_MAX:
-        msg = "the time is before the year 1 or after 9999"
-        raise ValueError(msg)
+        message = "the time is before the year 1 or after 9999"
+        raise ValueError(message)
     return (_EPOCH + timedelta(milliseconds=time_ms)).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
@@ -34,16 +34,16 @@ def time_ms(text: str) -> int:
     """
     found = _RFC3339.fullmatch(text) if len(text) <= _TEXT_MAX else None
     if found is None:
-        msg = "not RFC 3339 with a zone, such as 2026-11-27T10:15:00.250Z"
-        raise ValueError(msg)
+        message = "not RFC 3339 with a zone, such as 2026-11-27T10:15:00.250Z"
+        raise ValueError(message)
     day, clock, fraction, zone = found.groups()
     try:
         moment = datetime.fromisoformat(f"{day}T{clock}{zone or '+00:00'}") - _EPOCH
     except ValueError:
-        msg = "no such day, time of day or zone (a leap second has no place in milliseconds since 1970)"
-        raise ValueError(msg) from None
+        message = "no such day, time of day or zone (a leap second has no place in milliseconds since 1970)"
+        raise ValueError(message) from None
     milliseconds = moment // _MILLISECOND + int((fraction or "").ljust(3, "0")[:3])
     if not TIME_MS_MIN <= milliseconds <= TIME_MS_MAX:
-        msg = "before the year 1 or after 9999 in UTC"
-        raise ValueError(msg)
+        message = "before the year 1 or after 9999 in UTC"
+        raise ValueError(message)
     return milliseconds

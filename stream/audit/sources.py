@@ -48,8 +48,8 @@ def from_jsonl(path: Path) -> Iterator[Found]:
                 elif line.strip():
                     yield _from_line(where, line)
     except OSError as error:
-        msg = f"cannot read {path}: {error.strerror}"
-        raise ConfigurationError(msg) from error
+        message = f"cannot read {path}: {error.strerror}"
+        raise ConfigurationError(message) from error
 
 
 def _lines(file: IO[bytes]) -> Iterator[tuple[int, bytes | None]]:

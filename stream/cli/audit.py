@@ -66,8 +66,8 @@ def verify_records(
     recommendation must be that answer; without it, only what the model alone knows is taken as it is written.
     """
     if (source is None) == (topic is None):
-        msg = "say what to verify: a FILE, an ARCHIVE, or --topic NAME"
-        raise ConfigurationError(msg)
+        message = "say what to verify: a FILE, an ARCHIVE, or --topic NAME"
+        raise ConfigurationError(message)
     model = None if bundle is None else open_bundle(bundle)
     found, archive = _found(source, topic)
     tally = Tally()

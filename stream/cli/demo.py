@@ -84,8 +84,8 @@ def demo(  # noqa: PLR0913, PLR0917 - one parameter per flag
     """
     signal.signal(signal.SIGTERM, _terminate)
     if publish_only and out is None:
-        reason = "--publish-only also needs --out, a folder that the workers can read: the bundle's place"
-        raise ConfigurationError(reason)
+        message = "--publish-only also needs --out, a folder that the workers can read: the bundle's place"
+        raise ConfigurationError(message)
     with _folder(out, again=publish_only) as folder:
         if data is None:
             cache = cache_dir or default_cache()
@@ -125,11 +125,11 @@ def _folder(out: Path | None, *, again: bool) -> Iterator[Path]:
         occupied = out.exists() and any(out.iterdir())
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        reason = f"--out {out} cannot be made: {error.strerror or error}"
-        raise ConfigurationError(reason) from error
+        message = f"--out {out} cannot be made: {error.strerror or error}"
+        raise ConfigurationError(message) from error
     if occupied and not again:
-        reason = f"--out {out} is not empty; name a new folder"
-        raise ConfigurationError(reason)
+        message = f"--out {out} is not empty; name a new folder"
+        raise ConfigurationError(message)
     yield out
 
 

@@ -123,15 +123,15 @@ def show(*, place: str, with_value: bool, topic: str | None, kafka_brokers: str 
     for one in dead_letters(kafka_properties(settings), topic, framing_of(settings)):
         if one.place == wanted:
             if isinstance(one.letter, str):
-                msg = f"{topic} at {place} {one.letter}"
-                raise ConfigurationError(msg)
+                message = f"{topic} at {place} {one.letter}"
+                raise ConfigurationError(message)
             letter: dict[str, Any] = {"at": one.place, "decision_id": one.decision_id, **one.letter}
             if not with_value:
                 letter |= {"value": _sized(one.letter["value"]), "headers": [h["key"] for h in one.letter["headers"]]}
             click.echo(json.dumps(letter, indent=2, default=as_text))
             return
-    msg = f"topic {topic} has no record at {place}; `coach dlq list` names them"
-    raise ConfigurationError(msg)
+    message = f"topic {topic} has no record at {place}; `coach dlq list` names them"
+    raise ConfigurationError(message)
 
 
 @dlq.command(epilog=REDRIVE_EXAMPLE, short_help="Send dead letters back to the topic that they came from.")
@@ -165,8 +165,8 @@ def redrive(
     check_source(topic)
     name = redrive_id or f"redrive-{uuid.uuid4().hex[:12]}"
     if not REDRIVE_ID.fullmatch(name):
-        msg = f"--redrive-id={name!r}: must be 1 to 80 letters, digits, dots, hyphens or underscores"
-        raise ConfigurationError(msg)
+        message = f"--redrive-id={name!r}: must be 1 to 80 letters, digits, dots, hyphens or underscores"
+        raise ConfigurationError(message)
     properties = kafka_properties(settings)
     partitions = TopicKeeper(properties, timeout_s=max(settings.start_wait_s, 1.0)).partitions()
     targets = {one: partitions[one] for one in _sources(settings) if one in partitions}
@@ -249,15 +249,15 @@ def _reasons(given: Iterable[str]) -> frozenset[str]:
     for reason in given:
         if reason not in known:
             near = difflib.get_close_matches(reason, known, n=1)
-            msg = f"--reason {reason!r}: there is no such reason{f'; did you mean {near[0]}?' if near else ''} `coach dlq list` names them"
-            raise ConfigurationError(msg)
+            message = f"--reason {reason!r}: there is no such reason{f'; did you mean {near[0]}?' if near else ''} `coach dlq list` names them"
+            raise ConfigurationError(message)
     return frozenset(given)
 
 
 def _place(text: str) -> str:
     if not PLACE.fullmatch(text):
-        msg = f"{text!r} is no place; name it as PARTITION:OFFSET, such as 0:17, as `coach dlq list` does"
-        raise ConfigurationError(msg)
+        message = f"{text!r} is no place; name it as PARTITION:OFFSET, such as 0:17, as `coach dlq list` does"
+        raise ConfigurationError(message)
     partition, offset = text.split(":")
     return f"{int(partition)}:{int(offset)}"
 
@@ -266,8 +266,8 @@ def _time(flag: str, text: str | None) -> int | None:
     try:
         return None if text is None else time_ms(text)
     except ValueError as wrong:
-        msg = f"{flag}={text}: {wrong}"
-        raise ConfigurationError(msg) from wrong
+        message = f"{flag}={text}: {wrong}"
+        raise ConfigurationError(message) from wrong
 
 
 def _described(kept: Kept, letter: DeadLetter, sent_back: str | None) -> dict[str, Any]:

@@ -174,5 +174,5 @@ def _time(flag: str, text: str) -> int:
     try:
         return time_ms(text)
     except ValueError as wrong:
-        reason = f"{flag}={text}: {wrong}"
-        raise ConfigurationError(reason) from wrong
+        message = f"{flag}={text}: {wrong}"
+        raise ConfigurationError(message) from wrong

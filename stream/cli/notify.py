@@ -193,8 +193,8 @@ def preview(
         if one.is_wrong and len(wrong) < FAULTS_SHOWN_MAX:
             wrong.append(f"{one.decision_id}: {one.why}")
     if totals.no_answers and totals.no_answers == totals.letters + totals.without:
-        msg = f"--input {source}: none of its {totals.no_answers} lines is an answer; give {EXPECTED}"
-        raise ConfigurationError(msg)
+        message = f"--input {source}: none of its {totals.no_answers} lines is an answer; give {EXPECTED}"
+        raise ConfigurationError(message)
     folder.finish()
     _tell_previews(wrong, totals, index=out / "index.html", as_json=as_json)
     ctx.exit(1 if wrong else 0)
@@ -216,8 +216,8 @@ def templates(*, out: Path) -> None:
     try:
         shutil.copytree(shipped_folder(), out)
     except OSError as error:
-        msg = f"--out {out}: {error.strerror or error}"
-        raise ConfigurationError(msg) from error
+        message = f"--out {out}: {error.strerror or error}"
+        raise ConfigurationError(message) from error
     click.echo(f"{out}: {', '.join(sorted(path.name for path in out.iterdir() if path.is_dir()))}")
 
 

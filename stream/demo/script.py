@@ -61,13 +61,13 @@ def own_script(
     Raises: ConfigurationError that names the flag that is missing or the file that cannot be read.
     """
     if features is None or target is None:
-        reason = "--data also needs --features (a features.toml with a table per column) and --target-column"
-        raise ConfigurationError(reason)
+        message = "--data also needs --features (a features.toml with a table per column) and --target-column"
+        raise ConfigurationError(message)
     try:
         features_toml = features.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = f"--features {features} cannot be read: {error}"
-        raise ConfigurationError(reason) from error
+        message = f"--features {features} cannot be read: {error}"
+        raise ConfigurationError(message) from error
     return Script(
         title=str(data),
         data=data,

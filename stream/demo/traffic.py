@@ -134,8 +134,8 @@ class Exchange:
 
     def _delivered(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None:
-            reason = f"the embedded Kafka did not take a decision: {error.str()}"
-            raise KafkaUnavailable(reason)
+            message = f"the embedded Kafka did not take a decision: {error.str()}"
+            raise KafkaUnavailable(message)
 
     def _listen(self) -> None:
         self._check_alive()
@@ -174,8 +174,8 @@ class Exchange:
         try:
             while self._committed(group) < posted:
                 if time.monotonic() > deadline:
-                    reason = f"the worker did not commit {posted} decisions within {SILENCE_MAX_S:.0f} s"
-                    raise KafkaUnavailable(reason)
+                    message = f"the worker did not commit {posted} decisions within {SILENCE_MAX_S:.0f} s"
+                    raise KafkaUnavailable(message)
                 until = time.monotonic() + COMMITTED_POLL_S
                 while time.monotonic() < until:
                     self._listen()
@@ -195,5 +195,5 @@ class Exchange:
         lost = lost_records(self._lines.brokers, read_up_to)
         if lost:
             where = ", ".join(f"{count} of {topic}[{partition}]" for (topic, partition), count in lost.items())
-            reason = f"the embedded broker dropped records before they were read: {where}"
-            raise CorruptionError(reason)
+            message = f"the embedded broker dropped records before they were read: {where}"
+            raise CorruptionError(message)

@@ -60,8 +60,8 @@ class WorkerProcess:
         """
         code = self.stop()
         if code != 0 and raised is None:
-            reason = f"the worker ended with exit code {code} instead of stopping cleanly{self._last_words()}"
-            raise WorkerFailed(reason)
+            message = f"the worker ended with exit code {code} instead of stopping cleanly{self._last_words()}"
+            raise WorkerFailed(message)
 
     def wait_until_assigned(self) -> None:
         """Wait until the worker has partitions to read from.
@@ -72,16 +72,16 @@ class WorkerProcess:
         while ASSIGNED not in self.log.read_bytes():
             self.check_alive()
             if time.monotonic() > deadline:
-                reason = f"the worker got no partitions within {START_TIMEOUT_S:.0f} s{self._last_words()}"
-                raise WorkerFailed(reason)
+                message = f"the worker got no partitions within {START_TIMEOUT_S:.0f} s{self._last_words()}"
+                raise WorkerFailed(message)
             time.sleep(LOOK_AGAIN_S)
 
     def check_alive(self) -> None:
         """Raise WorkerFailed, with its last words, if the worker is gone."""
         if self._guard is None or self._guard.poll() is not None:
             code = "before it was started" if self._guard is None else f"with exit code {self._guard.returncode}"
-            reason = f"the worker ended {code}{self._last_words()}"
-            raise WorkerFailed(reason)
+            message = f"the worker ended {code}{self._last_words()}"
+            raise WorkerFailed(message)
 
     def stop(self) -> int:
         """Stop the worker, and return its exit code; 0 when it was not running."""

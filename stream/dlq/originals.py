@@ -39,12 +39,12 @@ class Originals:
             return letter["value"]
         left_out = re.match(LEFT_OUT, letter["message"])
         if left_out is None:
-            reason = "never had a value"
-            raise OriginalGone(reason)
+            message = "never had a value"
+            raise OriginalGone(message)
         value = self._read(letter["topic"], letter["partition"], letter["offset"])
         if value is None or hashlib.sha256(value).hexdigest() != left_out["sha256"]:
-            reason = "its value was left out, and does not lie where it was read any more"
-            raise OriginalGone(reason)
+            message = "its value was left out, and does not lie where it was read any more"
+            raise OriginalGone(message)
         return value
 
     def close(self) -> None:

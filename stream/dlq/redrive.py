@@ -53,8 +53,8 @@ def check_source(topic: str) -> None:
     Raises: ConfigurationError.
     """
     if REPLAY_MARK in topic:
-        msg = f"{topic} holds a replay's dead letters, which are not to reach the live topics; run the replay again"
-        raise ConfigurationError(msg)
+        message = f"{topic} holds a replay's dead letters, which are not to reach the live topics; run the replay again"
+        raise ConfigurationError(message)
 
 
 def send_back(

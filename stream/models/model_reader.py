@@ -129,6 +129,6 @@ class ModelReader:
         """Raises: PoisonError when it is no ModelPublished; RegistryUnavailable."""
         name, record = self._framing.decode(value, topic=self._topic)
         if name != "ModelPublished":
-            reason = f"a record of type {name} is not a publication"
-            raise PoisonError(reason)
+            message = f"a record of type {name} is not a publication"
+            raise PoisonError(message)
         return cast("ModelPublished", record)  # decode checked it against the schema

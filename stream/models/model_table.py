@@ -75,17 +75,17 @@ class ModelTable:
         with self._lock:
             candidates = self._by_version.get((model_id, model_version))
         if not candidates:
-            reason = f"nobody published version {model_version} of model {model_id}; publish it and redrive"
-            raise ModelNotPublished(reason)
+            message = f"nobody published version {model_version} of model {model_id}; publish it and redrive"
+            raise ModelNotPublished(message)
         for publication in candidates:  # highest revision first
             if publication.effective_from_ms <= event_time_ms:
                 return publication
         earliest = min(one.effective_from_ms for one in candidates)
-        reason = (
+        message = (
             f"no revision of version {model_version} of model {model_id} was effective at {rfc3339(event_time_ms)}; the "
             f"earliest is from {rfc3339(earliest)} on: publish one with an earlier --effective-from and redrive"
         )
-        raise ModelNotPublished(reason)
+        raise ModelNotPublished(message)
 
     def publications(self) -> list[PublicationAtEpoch]:
         """All of them, in the order in which they were published."""

@@ -60,8 +60,8 @@ def check_folder(folder: Path) -> None:
             probe.flush()
     except (OSError, RuntimeError) as error:  # RuntimeError: ~ of a user without a home
         why = error.strerror or type(error).__name__ if isinstance(error, OSError) else str(error)
-        reason = f"COACH_BUNDLE_DIR={folder} cannot be used: {why}; name a folder that this user may write to"
-        raise ConfigurationError(reason) from error
+        message = f"COACH_BUNDLE_DIR={folder} cannot be used: {why}; name a folder that this user may write to"
+        raise ConfigurationError(message) from error
 
 
 class OpenBundles:
@@ -105,8 +105,8 @@ class OpenBundles:
             try:
                 _check_identity(found, published)
             except CorruptionError as wrong:
-                reason = f"{wrong}; then redrive"
-                raise ModelNotPublished(reason) from wrong
+                message = f"{wrong}; then redrive"
+                raise ModelNotPublished(message) from wrong
             self.loaded["memory"] += 1
         self._open.move_to_end(digest)
         return found
@@ -135,8 +135,8 @@ class OpenBundles:
             self._failed[what] = (time.monotonic() + rest_s, error)
             raise error from lost
         except OSError as error:
-            reason = f"COACH_BUNDLE_DIR={self._folder} cannot be used: {error.strerror or type(error).__name__}"
-            raise DiskUnavailable(reason) from error
+            message = f"COACH_BUNDLE_DIR={self._folder} cannot be used: {error.strerror or type(error).__name__}"
+            raise DiskUnavailable(message) from error
         return found
 
     def _load(self, published: ModelPublished) -> PublishedModel:
@@ -189,8 +189,8 @@ class OpenBundles:
             except BundleUnavailable as away:
                 if redis_away is not None:  # which may hold it
                     raise redis_away from away
-                reason = f"bundle {digest[:12]} of {published['model_id']} {published['model_version']} is not in Redis, and {away}"
-                raise BundleUnavailable(reason) from away
+                message = f"bundle {digest[:12]} of {published['model_id']} {published['model_version']} is not in Redis, and {away}"
+                raise BundleUnavailable(message) from away
             self._refill(fetched)
             try:
                 fetched.rename(folder)
@@ -224,5 +224,5 @@ def _name(published: ModelPublished) -> tuple[str, str, int]:
 def _check_identity(model: PublishedModel, published: ModelPublished) -> None:
     ours = (model.identity["model_id"], model.identity["model_version"], model.identity["revision"])
     if ours != _name(published):
-        reason = f"the bundle published as {_name(published)} says that it is {ours}; publish it again"
-        raise CorruptionError(reason)
+        message = f"the bundle published as {_name(published)} says that it is {ours}; publish it again"
+        raise CorruptionError(message)

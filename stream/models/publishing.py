@@ -93,11 +93,11 @@ def read_models(settings: Settings, framing: Framing | None = None) -> ModelTabl
     """
     wait_s = max(settings.start_wait_s, WAIT_MIN_S)
     if settings.topic_models not in TopicKeeper(kafka_properties(settings), timeout_s=wait_s).partitions():
-        reason = (
+        message = (
             f"the brokers at {settings.kafka_brokers} have no topic {settings.topic_models}; create it with "
             "`coach topics apply`"
         )
-        raise ConfigurationError(reason)
+        raise ConfigurationError(message)
     table = ModelTable()
     reader = ModelReader(
         kafka_properties(settings),
@@ -153,11 +153,11 @@ def as_before(table: ModelTable, manifest: Manifest, request: Request) -> Reques
 
 def _refuse_secrets(uri: str) -> None:
     if has_secrets(uri):
-        reason = (
+        message = (
             f"the bundle's URI {without_secrets(uri)} has a user, password or signature in it, and topic models would "
             "show it to all its readers; give workers their access by their own environment, and publish it without"
         )
-        raise ConfigurationError(reason)
+        raise ConfigurationError(message)
 
 
 def _record(
@@ -194,8 +194,8 @@ def _bundle_at(uri: str) -> Iterator[tuple[Path, str]]:
     if "://" not in uri:
         folder = Path(uri).expanduser().resolve()
         if not folder.is_dir():
-            reason = f"no bundle at {folder}: there is no such folder; build one with `coach bundle build --out {uri}`"
-            raise ConfigurationError(reason)
+            message = f"no bundle at {folder}: there is no such folder; build one with `coach bundle build --out {uri}`"
+            raise ConfigurationError(message)
         yield folder, folder.as_uri()
         return
     space = Path(tempfile.mkdtemp(prefix="coach-publish-"))
@@ -211,11 +211,11 @@ def _refuse_other_content(table: ModelTable, published: ModelPublished) -> None:
     key = _key(published)
     for known in table.publications():
         if _key(known.published) == key and known.published["bundle_sha256"] != published["bundle_sha256"]:
-            reason = (
+            message = (
                 f"{key} is published already (epoch {known.epoch}) with another bundle; build this one with --revision "
                 f"{published['revision'] + 1} or higher"
             )
-            raise ConfigurationError(reason)
+            raise ConfigurationError(message)
 
 
 def _key(published: ModelPublished) -> str:

@@ -59,8 +59,8 @@ def _of_answers(source: Path, settings: NotifySettings, templates: LetterTemplat
     for one in previews(source, settings, templates, time.time_ns() // 1_000_000):
         totals.add(one)
     if totals.no_answers and totals.no_answers == totals.letters + totals.without:
-        msg = f"--input {source}: none of its {totals.no_answers} lines is an answer; give {EXPECTED}"
-        raise ConfigurationError(msg)
+        message = f"--input {source}: none of its {totals.no_answers} lines is an answer; give {EXPECTED}"
+        raise ConfigurationError(message)
     told = [f"{source}: {totals.letters} letters, {totals.without} answers without one, {totals.wrong} of them wrong"]
     if totals.unlabelled:
         return [*told, f"WARNING: {totals.labels_told()}"]

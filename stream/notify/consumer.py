@@ -175,8 +175,8 @@ class Reading:
         for fault in failed:
             if fault.code() in LOST:
                 raise NotOurs(fault.str())
-            msg = f"offsets of {self.topic} cannot be committed: {fault.str()}"
-            raise KafkaUnavailable(msg)
+            message = f"offsets of {self.topic} cannot be committed: {fault.str()}"
+            raise KafkaUnavailable(message)
         self._committed |= offsets
 
     def _on_assign(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:

@@ -99,11 +99,11 @@ class HandingOver:
         """
         refused = self._delivery.deliver([self._output(one)], retry)
         if refused:
-            msg = (
+            message = (
                 f"the topic {self._service.topic_notices} refuses the notice of a letter that went out: {refused[0].reason}; "
                 "see to its max.message.bytes (coach topics apply), and start again"
             )
-            raise ConfigurationError(msg)
+            raise ConfigurationError(message)
         self._index.add([one])
 
     def bury(self, record: Inbound, error: PoisonError, *, attempts: int, failed: Notice | None, retry: Retry) -> None:
@@ -117,8 +117,8 @@ class HandingOver:
             )
             refused = self._delivery.deliver([letter], retry)
         if refused:
-            msg = f"the topic {self._service.topic_dlq} refuses a dead letter: {refused[0].reason}"
-            raise ConfigurationError(msg)
+            message = f"the topic {self._service.topic_dlq} refuses a dead letter: {refused[0].reason}"
+            raise ConfigurationError(message)
         if failed is not None:
             self.record(failed, retry)
 
@@ -184,8 +184,10 @@ class HandingOver:
         whole = notice(job.recommendation, status="sent", now_ms=0, rendered=draft.rendered, way=draft.way)
         size = len(self._output(whole).value) + RECORD_ROOM_BYTES
         if size > self._service.recommendation_bytes_max:
-            msg = f"the letter's record would take {size} bytes, more than COACH_RECOMMENDATION_BYTES_MAX lets through"
-            raise LetterRefused(msg)
+            message = (
+                f"the letter's record would take {size} bytes, more than COACH_RECOMMENDATION_BYTES_MAX lets through"
+            )
+            raise LetterRefused(message)
 
     def _output(self, one: Notice) -> Output:
         topic = self._service.topic_notices

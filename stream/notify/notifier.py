@@ -256,13 +256,13 @@ class Notifier:
     def _read(self, record: Inbound, retry: Retry) -> Recommendation:
         value = record.value
         if value is None:
-            msg = "the record has no value"
-            raise MalformedRecord(msg)
+            message = "the record has no value"
+            raise MalformedRecord(message)
         # A schema registry may have to be asked.
         name, found = retry.outlast(lambda: self._framing.decode(value, topic=record.topic))
         if name != "Recommendation":
-            msg = f"the record is of the kind {name}; expected Recommendation"
-            raise MalformedRecord(msg)
+            message = f"the record is of the kind {name}; expected Recommendation"
+            raise MalformedRecord(message)
         return cast("Recommendation", found)
 
     @staticmethod

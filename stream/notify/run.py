@@ -249,8 +249,8 @@ class NotifierProcess:
         topic = self._service.topic_recommendations
         found = TopicKeeper(self._properties, timeout_s=wait_s).partitions().get(topic)
         if found is None:
-            msg = f"there is no topic {topic}; create it with `coach topics apply`"
-            raise ConfigurationError(msg)
+            message = f"there is no topic {topic}; create it with `coach topics apply`"
+            raise ConfigurationError(message)
         return found
 
     @contextmanager

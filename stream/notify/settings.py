@@ -24,8 +24,8 @@ def electronic_channels(text: str) -> tuple[Channel, ...]:
     """Read a list such as `email,files`. Raises: ValueError."""
     words = [word.strip() for word in text.split(",") if word.strip()]
     if not set(words) <= set(ELECTRONIC):
-        reason = f"must be some of {', '.join(ELECTRONIC)}, with commas between them"
-        raise ValueError(reason)
+        message = f"must be some of {', '.join(ELECTRONIC)}, with commas between them"
+        raise ValueError(message)
     return tuple(channel for channel in ELECTRONIC if channel in words)
 
 
@@ -40,37 +40,37 @@ def _http_url(text: str) -> None:
     except ValueError:
         good = False
     if not good:
-        reason = "must begin with http:// or https:// and name a host"
-        raise ValueError(reason)
+        message = "must begin with http:// or https:// and name a host"
+        raise ValueError(message)
 
 
 def _contacts(text: str) -> None:
     if text.startswith(("http://", "https://")):
         _http_url(text.replace(SUBJECT_REF, "s-1"))
         if text.count(SUBJECT_REF) != 1 or SUBJECT_REF in urlsplit(text).netloc:
-            reason = f"must hold {SUBJECT_REF} once, in its path or query"
-            raise ValueError(reason)
+            message = f"must hold {SUBJECT_REF} once, in its path or query"
+            raise ValueError(message)
     elif Path(text).suffix not in (".csv", ".sqlite", ".sqlite3", ".db"):
-        reason = f"must be a .csv, .sqlite, .sqlite3 or .db file, or a URL with {SUBJECT_REF} in it"
-        raise ValueError(reason)
+        message = f"must be a .csv, .sqlite, .sqlite3 or .db file, or a URL with {SUBJECT_REF} in it"
+        raise ValueError(message)
 
 
 def one_line(text: str) -> None:
     """Refuse what would break a header or a heading. Raises: ValueError."""
     if not text.isprintable():
-        reason = "must be one line of printable characters"
-        raise ValueError(reason)
+        message = "must be one line of printable characters"
+        raise ValueError(message)
 
 
 def email_address(text: str) -> None:
     """Refuse what is no e-mail address. Raises: ValueError."""
-    reason = "must be an e-mail address such as letters@lender.example"
+    message = "must be an e-mail address such as letters@lender.example"
     try:
         parsed = Address(addr_spec=text)
     except Exception:  # noqa: BLE001 - the parser of the standard library raises IndexError and others, too
-        raise ValueError(reason) from None
+        raise ValueError(message) from None
     if not (text.isprintable() and parsed.username and "." in parsed.domain.strip(".") and " " not in text):
-        raise ValueError(reason)
+        raise ValueError(message)
 
 
 def _time_zone(text: str) -> None:
@@ -79,14 +79,14 @@ def _time_zone(text: str) -> None:
     try:
         ZoneInfo(text)
     except (ValueError, OSError, LookupError):
-        reason = "must be a time zone such as UTC or America/New_York that this host knows (its package is tzdata)"
-        raise ValueError(reason) from None
+        message = "must be a time zone such as UTC or America/New_York that this host knows (its package is tzdata)"
+        raise ValueError(message) from None
 
 
 def _folder(text: str) -> None:
     if not Path(text).is_dir():
-        reason = "is not a folder"
-        raise ValueError(reason)
+        message = "is not a folder"
+        raise ValueError(message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,17 +84,17 @@ def score(decision: Decision, model: PublishedModel) -> Scored:
         too_large = np.isinf(row.astype(forest.dtype))
     if too_large.any():
         name = forest.features[int(np.flatnonzero(too_large)[0])]
-        msg = f"{name} is too large for the {forest.dtype.name} that the model computes in"
-        raise NonFiniteFeature(msg)
+        message = f"{name} is too large for the {forest.dtype.name} that the model computes in"
+        raise NonFiniteFeature(message)
     slots = leaf_slots(forest, row[None])
     native = margins(forest, slots)
     probability = model.link.probabilities(native)
     for name, claim, own in (("margin", decision.margin, native), ("probability", decision.probability, probability)):
         if claim is not None and model.cells.read(claim) != own[0]:
-            msg = (
+            message = (
                 f"the claimed {name} is not what {decision.model_id} {decision.model_version} gives for these features"
             )
-            raise ClaimMismatch(msg)
+            raise ClaimMismatch(message)
     threshold, scale, cutoff = model.threshold_for(decision)
     sign = model.policy.sign
     return Scored(

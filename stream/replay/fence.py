@@ -30,8 +30,8 @@ def check_run_id(run_id: str) -> None:
     Raises: ConfigurationError.
     """
     if not RUN_ID.fullmatch(run_id):
-        reason = f"--run-id {shown(run_id)}: must be 1 to 40 small letters, digits or hyphens, such as spring-check"
-        raise ConfigurationError(reason)
+        message = f"--run-id {shown(run_id)}: must be 1 to 40 small letters, digits or hyphens, such as spring-check"
+        raise ConfigurationError(message)
 
 
 def is_replay(topic: str) -> bool:
@@ -49,10 +49,10 @@ class ReplayTopic:
     def __post_init__(self) -> None:
         check_run_id(self.run_id)
         if not self.live or is_replay(self.live):
-            reason = (
+            message = (
                 f"topic {shown(self.live)} is a replay's output already: a replay of it would have no name of its own"
             )
-            raise ConfigurationError(reason)
+            raise ConfigurationError(message)
 
     @property
     def name(self) -> str:
@@ -106,8 +106,8 @@ class FencedDelivery:
         """
         for one in outputs:
             if one.topic not in self._allowed:
-                reason = f"a replay may not write to {one.topic}"
-                raise ConfigurationError(reason)
+                message = f"a replay may not write to {one.topic}"
+                raise ConfigurationError(message)
         sent = {
             Output(
                 topic=one.topic.name,
@@ -130,16 +130,16 @@ def replay_topics(settings: Settings, run_id: str) -> ReplayTopics:
     live = live_topics(settings)
     for variable, name in live.items():
         if is_replay(name):
-            reason = (
+            message = (
                 f"{variable}={name}: a live topic may not have {REPLAY_MARK!r} in its name, for that is how replays' own are "
                 "told from it; give the topic that the workers use"
             )
-            raise ConfigurationError(reason)
+            raise ConfigurationError(message)
     if settings.group == GROUPLESS:
-        reason = (
+        message = (
             f"{PREFIX}GROUP={settings.group}: is what a replay reads under, without a group; name the workers' group"
         )
-        raise ConfigurationError(reason)
+        raise ConfigurationError(message)
     topics = ReplayTopics(
         audit=ReplayTopic(settings.topic_audit, run_id),
         recommendations=ReplayTopic(settings.topic_recommendations, run_id),
@@ -163,22 +163,22 @@ def check_source(topic: str, flag: str) -> None:
     Raises: ConfigurationError.
     """
     if is_replay(topic):
-        reason = f"{flag}={shown(topic)}: is the output of a replay; replay what was decided or answered live"
-        raise ConfigurationError(reason)
+        message = f"{flag}={shown(topic)}: is the output of a replay; replay what was decided or answered live"
+        raise ConfigurationError(message)
 
 
 def _check_name(topic: ReplayTopic, live: dict[str, str]) -> None:
     variable = next(one for one, name in live.items() if name == topic.live)
     if len(topic.name) > TOPIC_CHARACTERS_MAX:
-        reason = (
+        message = (
             f"{variable}={shown(topic.live)} with --run-id {topic.run_id} makes a topic of {len(topic.name)} characters, and "
             f"Kafka takes {TOPIC_CHARACTERS_MAX}; choose a shorter run id"
         )
-        raise ConfigurationError(reason)
+        raise ConfigurationError(message)
     for other, name in live.items():
         if _as_metric(name) == _as_metric(topic.name):  # Kafka itself takes no two topics that differ in . and _ only
-            reason = f"{other}={name}: is, to Kafka, the name of this run's {topic.name}; choose another --run-id"
-            raise ConfigurationError(reason)
+            message = f"{other}={name}: is, to Kafka, the name of this run's {topic.name}; choose another --run-id"
+            raise ConfigurationError(message)
 
 
 def _as_metric(name: str) -> str:

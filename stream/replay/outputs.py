@@ -98,11 +98,11 @@ class ToTopics:
             )
             shorter.append(ReplayOutput(topic=topic, key=letter.key, value=letter.value))
         for lost in self.delivery.deliver(shorter, retry) if shorter else ():
-            reason = (
+            message = (
                 f"topic {topic.name} refuses a dead letter of {len(lost.output.value)} bytes ({lost.reason}); raise "
                 "its max.message.bytes and start this run again with the same --run-id"
             )
-            raise ConfigurationError(reason)
+            raise ConfigurationError(message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,8 +125,8 @@ class ToFiles:
 def audit_record(raw: Raw, verdict: Verdict, run_id: str) -> AuditRecord:
     """The audit record of an answer, marked as a replay's."""
     if verdict.answer is None or verdict.decision is None:
-        reason = "a verdict without an answer has no audit record"
-        raise ValueError(reason)
+        message = "a verdict without an answer has no audit record"
+        raise ValueError(message)
     return {
         "decision_id": verdict.decision.decision_id,
         "body": verdict.answer.body,
@@ -145,8 +145,8 @@ def audit_record(raw: Raw, verdict: Verdict, run_id: str) -> AuditRecord:
 def recommendation(verdict: Verdict, run_id: str) -> Recommendation:
     """The recommendation of an answer, marked as a replay's."""
     if verdict.answer is None:
-        reason = "a verdict without an answer has no recommendation"
-        raise ValueError(reason)
+        message = "a verdict without an answer has no recommendation"
+        raise ValueError(message)
     marked: Recommendation = {**verdict.answer.recommendation, "replay": True, "run_id": run_id}
     return marked
 

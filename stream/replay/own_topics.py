@@ -93,8 +93,8 @@ def _edges(consumer: Consumer, topic: str, partition: int) -> Sequence[Message]:
         TopicPartition(topic, partition), timeout=ANSWER_MAX_S, cached=False
     )
     if marks is None:
-        reason = f"the brokers did not say within {ANSWER_MAX_S:g} s what topic {topic} holds"
-        raise KafkaUnavailable(reason)
+        message = f"the brokers did not say within {ANSWER_MAX_S:g} s what topic {topic} holds"
+        raise KafkaUnavailable(message)
     low, high = marks
     return [_one(consumer, topic, partition, offset) for offset in sorted({low, high - 1}) if low < high]
 

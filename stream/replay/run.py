@@ -123,8 +123,8 @@ class _Work:
     def _refuse_occupied_out(self) -> None:
         for name in (ANSWERS, REFUSED):
             if self.request.out is not None and (self.request.out / name).exists():
-                reason = f"--out {self.request.out}: holds {name} of another run; name another folder"
-                raise ConfigurationError(reason)
+                message = f"--out {self.request.out}: holds {name} of another run; name another folder"
+                raise ConfigurationError(message)
 
     def do(self, kept: Kept, models: Models, progress: Progress) -> Tally:
         """Judge and write every chunk that is not done yet; add up all results."""
@@ -167,8 +167,8 @@ class _Work:
         try:
             table = read_models(self.settings, self.framing)
         except KafkaUnavailable as away:
-            reason = f"{away}; it was asked for the models topic, which it is not when bundles are given with --bundle and no topic is used"
-            raise KafkaUnavailable(reason) from away
+            message = f"{away}; it was asked for the models topic, which it is not when bundles are given with --bundle and no topic is used"
+            raise KafkaUnavailable(message) from away
         return Published(table=table, shelf=shelf)
 
     def _do_chunks(
@@ -204,8 +204,8 @@ class _Work:
     def _check_version(self, models: Models) -> None:
         version = self.request.change.model_version
         if version is not None and version not in (known := models.versions()):
-            reason = f"--model {version}: no model of this version is published or given with --bundle; known are {', '.join(sorted(known)) or 'none'}"
-            raise ConfigurationError(reason)
+            message = f"--model {version}: no model of this version is published or given with --bundle; known are {', '.join(sorted(known)) or 'none'}"
+            raise ConfigurationError(message)
 
     def _answer_sources(self, kept: Kept) -> Iterator[tuple[ReadsRecords, Snapshot]]:
         audit = self._audit_topic()

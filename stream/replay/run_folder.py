@@ -64,13 +64,13 @@ class RunFolder:
         try:
             run = json.loads(content)
             if run["format_version"] != FORMAT_VERSION:
-                reason = f"{self.folder / RUN} is of another version of coach; finish the run with that, or choose another --run-id"
-                raise ConfigurationError(reason)
+                message = f"{self.folder / RUN} is of another version of coach; finish the run with that, or choose another --run-id"
+                raise ConfigurationError(message)
             answered = None if run["answered"] is None else snapshot_of(run["answered"])
             return Kept(parameters=run["parameters"], source=snapshot_of(run["source"]), answered=answered)
         except (ValueError, KeyError, TypeError) as error:
-            reason = f"--state {self.folder}: {RUN} in it is not a replay's; name another folder"
-            raise ConfigurationError(reason) from error
+            message = f"--state {self.folder}: {RUN} in it is not a replay's; name another folder"
+            raise ConfigurationError(message) from error
 
     def begin(self, kept: Kept) -> None:
         """Write down what the run begins with.
@@ -79,8 +79,8 @@ class RunFolder:
         """
         others = [one.name for one in self.folder.iterdir() if one.name != LOCK and not one.name.startswith(".")]
         if others:
-            reason = f"--state {self.folder}: holds {others[0][:VALUE_CHARACTERS_MAX]!r} and no {RUN}; name an empty or new folder"
-            raise ConfigurationError(reason)
+            message = f"--state {self.folder}: holds {others[0][:VALUE_CHARACTERS_MAX]!r} and no {RUN}; name an empty or new folder"
+            raise ConfigurationError(message)
         run = {
             "format_version": FORMAT_VERSION,
             "parameters": dict(kept.parameters),
@@ -123,12 +123,12 @@ class RunFolder:
         try:
             result = json.loads(path.read_bytes())
             if (result["part"], result["first"], result["end"]) != (chunk.part, chunk.first, chunk.end):
-                reason = f"{path} is the result of another range; remove it, and start this run again"
-                raise CorruptionError(reason)
+                message = f"{path} is the result of another range; remove it, and start this run again"
+                raise CorruptionError(message)
             return read(result)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            reason = f"{path} is damaged; remove it, and start this run again"
-            raise CorruptionError(reason) from error
+            message = f"{path} is damaged; remove it, and start this run again"
+            raise CorruptionError(message) from error
         except OSError as error:
             raise _unusable(path, error) from error
 
@@ -147,11 +147,11 @@ def refuse_other_parameters(before: Mapping[str, Any], now: Mapping[str, Any], r
         if before.get(key) != now.get(key)
     ]
     if differing:
-        reason = (
+        message = (
             f"--run-id {run_id}: this run began with other parameters: {'; '.join(differing)}; start it as it began, or choose "
             "another --run-id"
         )
-        raise ConfigurationError(reason)
+        raise ConfigurationError(message)
 
 
 @contextmanager
@@ -169,8 +169,8 @@ def locked(folder: Path, run_id: str) -> Iterator[RunFolder]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            reason = f"--run-id {run_id}: process {_holder(file)} works on this run already; wait for it, or choose another --run-id"
-            raise ConfigurationError(reason) from error
+            message = f"--run-id {run_id}: process {_holder(file)} works on this run already; wait for it, or choose another --run-id"
+            raise ConfigurationError(message) from error
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
         file.flush()
@@ -187,8 +187,10 @@ def write_whole(path: Path, content: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         atomic_file(path, content, draft=draft)
     except OSError as error:
-        reason = f"{path} cannot be written: {error.strerror or type(error).__name__}; start this run again when it can"
-        raise DiskUnavailable(reason) from error
+        message = (
+            f"{path} cannot be written: {error.strerror or type(error).__name__}; start this run again when it can"
+        )
+        raise DiskUnavailable(message) from error
 
 
 def sweep(folder: Path) -> None:

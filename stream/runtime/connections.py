@@ -116,6 +116,6 @@ def once_registry_answers(doing: Callable[[], Result], settings: Settings) -> Re
             return doing()
         except RegistryUnavailable as away:
             if time.monotonic() >= deadline_s:
-                reason = f"{away}; waited COACH_START_WAIT_S={settings.start_wait_s:g} s"
-                raise RegistryUnavailable(reason) from away
+                message = f"{away}; waited COACH_START_WAIT_S={settings.start_wait_s:g} s"
+                raise RegistryUnavailable(message) from away
             time.sleep(REGISTRY_AGAIN_S)

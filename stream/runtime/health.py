@@ -115,8 +115,8 @@ class HealthServer:
         try:
             self._server = _BoundedServer(("", port), Handler)
         except OSError as taken:
-            reason = f"{setting}={port} cannot be listened on: {taken}; is another process there?"
-            raise ConfigurationError(reason) from taken
+            message = f"{setting}={port} cannot be listened on: {taken}; is another process there?"
+            raise ConfigurationError(message) from taken
         counters.follow("ready", lambda: not why_not_ready())
         counters.follow("stalled_loops", lambda: len(vitals.stalled()))
         self._thread = threading.Thread(target=self._server.serve_forever, name="coach-health", daemon=True)

@@ -77,8 +77,8 @@ class Retry:
         self._since = now if self._since is None else self._since
         waited_s = now - self._since
         if waited_s >= self._total_s:
-            reason = f"{error} (waited {waited_s:.0f} s, the bound is COACH_OUTAGE_MAX_S={self._total_s:g})"
-            raise type(error)(reason) from error
+            message = f"{error} (waited {waited_s:.0f} s, the bound is COACH_OUTAGE_MAX_S={self._total_s:g})"
+            raise type(error)(message) from error
         left_s = min(self._next_s, self._total_s - waited_s)
         self._next_s = min(2 * self._next_s, self._pause_max_s)
         self.pauses += 1

@@ -45,5 +45,5 @@ class Seen:
 
 
 def _full(error: sqlite3.Error) -> DiskUnavailable:
-    msg = f"this host's temporary folder (TMPDIR) cannot hold what verifying has to remember: {error}"
-    return DiskUnavailable(msg)
+    message = f"this host's temporary folder (TMPDIR) cannot hold what verifying has to remember: {error}"
+    return DiskUnavailable(message)

@@ -33,14 +33,14 @@ BROKER: Final = re.compile(r"[^\s,:/@]+:\d{1,5}")
 def topic_name(text: str) -> None:
     """Refuse what Kafka takes for no topic's name. Raises: ValueError."""
     if not TOPIC_NAME.fullmatch(text):
-        reason = "must be 1 to 249 letters, digits, dots, hyphens or underscores"
-        raise ValueError(reason)
+        message = "must be 1 to 249 letters, digits, dots, hyphens or underscores"
+        raise ValueError(message)
 
 
 def _brokers(text: str) -> None:
     if not all(BROKER.fullmatch(one.strip()) for one in text.split(",")):
-        reason = "must be host:port or host:port,host:port"
-        raise ValueError(reason)
+        message = "must be host:port or host:port,host:port"
+        raise ValueError(message)
 
 
 def _redis_url(text: str) -> None:
@@ -48,11 +48,11 @@ def _redis_url(text: str) -> None:
         parts = urlsplit(text)
         _ = parts.port, parts.hostname  # parsed only now
     except ValueError:
-        reason = "is no URL (brackets or port?); must be like redis://host:port/number, rediss:// or unix://"
-        raise ValueError(reason) from None
+        message = "is no URL (brackets or port?); must be like redis://host:port/number, rediss:// or unix://"
+        raise ValueError(message) from None
     if parts.scheme not in ("redis", "rediss", "unix"):
-        reason = "must begin with redis://, rediss:// or unix://"
-        raise ValueError(reason)
+        message = "must begin with redis://, rediss:// or unix://"
+        raise ValueError(message)
 
 
 def _registry_url(text: str) -> None:
@@ -61,24 +61,24 @@ def _registry_url(text: str) -> None:
             parts = urlsplit(one.strip())
             _ = parts.port
         except ValueError:
-            reason = "is no URL (brackets or port?); must be like http://host:port or https://host/path"
-            raise ValueError(reason) from None
+            message = "is no URL (brackets or port?); must be like http://host:port or https://host/path"
+            raise ValueError(message) from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            reason = "must be like http://host:port or https://host/path, with commas between several"
-            raise ValueError(reason)
+            message = "must be like http://host:port or https://host/path, with commas between several"
+            raise ValueError(message)
         if "@" in one or parts.query or parts.fragment:
-            reason = (
+            message = (
                 f"must hold neither user nor query; {PREFIX}SCHEMA_REGISTRY_USERNAME and "
                 f"{PREFIX}SCHEMA_REGISTRY_PASSWORD are for that"
             )
-            raise ValueError(reason)
+            raise ValueError(message)
 
 
 def readable_file(text: str) -> None:
     """Refuse a path at which there is no file. Raises: ValueError."""
     if not Path(text).is_file():
-        reason = "is not a file that can be read"
-        raise ValueError(reason)
+        message = "is not a file that can be read"
+        raise ValueError(message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -150,8 +150,8 @@ def _choice(text: str, words: tuple[str, ...]) -> str:
     for word in words:
         if text.lower() == word.lower():
             return word
-    reason = f"must be one of {', '.join(words)}"
-    raise ValueError(reason)
+    message = f"must be one of {', '.join(words)}"
+    raise ValueError(message)
 
 
 def _number(text: str, kind: type[float], about: About) -> float:

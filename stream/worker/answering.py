@@ -201,8 +201,8 @@ class Answerer:
         if decision.outcome == APPROVED:
             return Approved(decision_id=decision.decision_id, digest=digest, timer=timer)
         if decision.event_time_ms is None:
-            reason = "read_decision let a decision without event_time through"
-            raise CorruptionError(reason)
+            message = "read_decision let a decision without event_time through"
+            raise CorruptionError(message)
         published = self._table.resolve(decision.model_id, decision.model_version, decision.event_time_ms).published
         model = self._models.model(published)
         timer.lap("resolve")
@@ -254,10 +254,10 @@ class Answerer:
 def _check_size(what: str, setting: str, size_bytes: int, limit_bytes: int) -> None:
     needed = size_bytes + RECORD_OVERHEAD_BYTES
     if needed > limit_bytes:
-        reason = (
+        message = (
             f"the {what} needs {needed} bytes and its topic takes {limit_bytes}; raise {setting} and the topic's limit"
         )
-        raise RecordTooLarge(reason)
+        raise RecordTooLarge(message)
 
 
 def _conflict(one: Answered | Approved) -> Refused:

@@ -35,6 +35,6 @@ def _tls(settings: Settings) -> ssl.SSLContext:
                 settings.kafka_certificate_file, settings.kafka_key_file, settings.kafka_key_password or None
             )
     except (ssl.SSLError, OSError) as error:
-        reason = f"COACH_KAFKA_CA_FILE, COACH_KAFKA_CERTIFICATE_FILE or COACH_KAFKA_KEY_FILE cannot be used: {error}"
-        raise ConfigurationError(reason) from error
+        message = f"COACH_KAFKA_CA_FILE, COACH_KAFKA_CERTIFICATE_FILE or COACH_KAFKA_KEY_FILE cannot be used: {error}"
+        raise ConfigurationError(message) from error
     return context

@@ -78,11 +78,11 @@ def _write_dead_letters(
                 )
             )
     for lost in delivery.deliver(shorter, retry) if shorter else ():
-        reason = (
+        message = (
             f"topic {topic} refuses a dead letter of {len(lost.output.value)} bytes ({lost.reason}); nothing of this "
             "batch is committed; raise its max.message.bytes (`coach topics apply`) and start again"
         )
-        raise ConfigurationError(reason)
+        raise ConfigurationError(message)
 
 
 def _delivery_refused(topic: str, refused: Undeliverable) -> DeliveryRefused:

@@ -38,11 +38,11 @@ def check_kafka(settings: Settings, keeper: TopicKeeper) -> int:
     ]
     missing = [name for name in needed if name not in present]
     if missing:
-        reason = f"the brokers at {settings.kafka_brokers} have no topic {', '.join(missing)}; create with `coach topics apply`"
-        raise ConfigurationError(reason)
+        message = f"the brokers at {settings.kafka_brokers} have no topic {', '.join(missing)}; create with `coach topics apply`"
+        raise ConfigurationError(message)
     if present[settings.topic_models] != 1:
-        reason = f"topic {settings.topic_models} has {present[settings.topic_models]} partitions; it must have one, for its offset is the epoch"
-        raise ConfigurationError(reason)
+        message = f"topic {settings.topic_models} has {present[settings.topic_models]} partitions; it must have one, for its offset is the epoch"
+        raise ConfigurationError(message)
     _check_limits(settings, _limits(keeper, needed))
     return present[settings.topic_decisions]
 
@@ -58,8 +58,8 @@ def check_redis(client: redis.Redis, settings: Settings) -> None:
             reach_redis(client)
         except RedisUnavailable as away:
             if time.monotonic() >= deadline:
-                reason = f"Redis at {redis_address(settings.redis_url)} did not answer within COACH_START_WAIT_S={settings.start_wait_s:g}: {away}"
-                raise RedisUnavailable(reason) from away
+                message = f"Redis at {redis_address(settings.redis_url)} did not answer within COACH_START_WAIT_S={settings.start_wait_s:g}: {away}"
+                raise RedisUnavailable(message) from away
             time.sleep(AGAIN_S)
         else:
             return

@@ -170,7 +170,7 @@ def day_in(path: str) -> date | None:
     """
     first = path.partition("/")[0]
     if not first.startswith(DAY):
-        msg = "is no path of records"
-        raise ValueError(msg)
+        message = "is no path of records"
+        raise ValueError(message)
     day = first.removeprefix(DAY)
     return None if day == NO_DAY else date.fromisoformat(day)

@@ -94,8 +94,8 @@ def read_identity(target: Target) -> Identity | None:
         return None
     told = _object(content, ARCHIVE, target)
     if told.get("format") != FORMAT:
-        msg = f"the archive at {target.shown} has format {told.get('format')!r}; this version reads {FORMAT}"
-        raise ConfigurationError(msg)
+        message = f"the archive at {target.shown} has format {told.get('format')!r}; this version reads {FORMAT}"
+        raise ConfigurationError(message)
     try:
         identity = Identity(**{name: told[name] for name in ("topic", "range_offsets", "topic_id", "cluster_id")})
         sound = bool(identity.topic) and identity.range_offsets > 0 and content == _as_bytes(identity)
@@ -256,5 +256,5 @@ def _object(content: bytes, path: str, target: Target) -> Mapping[str, Any]:
 
 
 def _no_such_shape(path: str, target: Target) -> ArchiveDamaged:
-    msg = f"the archive at {target.shown}: {path} is not what this software writes there; was it changed?"
-    return ArchiveDamaged(msg)
+    message = f"the archive at {target.shown}: {path} is not what this software writes there; was it changed?"
+    return ArchiveDamaged(message)

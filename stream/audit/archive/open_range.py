@@ -83,8 +83,8 @@ class OpenRange:
         for entry in tail.all_files:
             with self._target.local_copy(entry.path) as file:
                 if digest_of(file) != (entry.bytes, entry.sha256):
-                    msg = f"the archive at {self._target.shown}: {entry.path} is not what its range file says"
-                    raise ArchiveDamaged(msg)
+                    message = f"the archive at {self._target.shown}: {entry.path} is not what its range file says"
+                    raise ArchiveDamaged(message)
                 for read in read_rows(file, entry.path):
                     self._spool.add(_again(read.stored, read.record, self.of, framing))
                     self.rows += 1

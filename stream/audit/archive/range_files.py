@@ -75,8 +75,8 @@ def _write(rows: Iterable[Row], draft: Path, path: str, schema: pa.Schema, optio
                 count += len(group)
         size, digest = digest_of(draft)
     except OSError as error:
-        msg = f"{path} cannot be written on this host at {draft.parent}: {error.strerror or error}"
-        raise DiskUnavailable(msg) from error
+        message = f"{path} cannot be written on this host at {draft.parent}: {error.strerror or error}"
+        raise DiskUnavailable(message) from error
     return FileEntry(path=path, rows=count, bytes=size, sha256=digest)
 
 

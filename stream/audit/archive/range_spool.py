@@ -107,5 +107,5 @@ def _told() -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        msg = f"this host's temporary folder (TMPDIR) cannot hold a range of the archive: {error}"
-        raise DiskUnavailable(msg) from error
+        message = f"this host's temporary folder (TMPDIR) cannot hold a range of the archive: {error}"
+        raise DiskUnavailable(message) from error

@@ -107,10 +107,10 @@ def opened(target: Target) -> Identity:
     identity = read_identity(target)
     if identity is None:
         if any(name == RANGES or name.startswith(DAY) for name in target.names("")):
-            msg = f"the archive at {target.shown} has lost its {ARCHIVE}: put that back from a copy of the archive"
-            raise ArchiveDamaged(msg)
-        msg = f"there is no archive at {target.shown}; `coach audit sink --to` makes one"
-        raise ConfigurationError(msg)
+            message = f"the archive at {target.shown} has lost its {ARCHIVE}: put that back from a copy of the archive"
+            raise ArchiveDamaged(message)
+        message = f"there is no archive at {target.shown}; `coach audit sink --to` makes one"
+        raise ConfigurationError(message)
     return identity
 
 

@@ -143,8 +143,8 @@ def read_rows(file: Path, path: str) -> Iterator[ReadRow]:
                 for cells in parquet.read_row_group(number, columns=wanted).to_pylist():
                     yield _read_row(cells, records=records)
     except (ArrowException, OSError, KeyError, ValueError, TypeError) as error:
-        msg = f"{path} of the archive cannot be read as one of its files ({type(error).__name__})"
-        raise ArchiveDamaged(msg) from error
+        message = f"{path} of the archive cannot be read as one of its files ({type(error).__name__})"
+        raise ArchiveDamaged(message) from error
 
 
 def _read_row(cells: Mapping[str, Any], *, records: bool) -> ReadRow:

@@ -48,12 +48,12 @@ class Target:
         try:
             self.system, root = fsspec.core.url_to_fs(uri)
         except ImportError as missing:
-            msg = f"the archive at {self.shown} needs a package that is not installed: {_package(str(missing))}"
-            raise ConfigurationError(msg) from missing
+            message = f"the archive at {self.shown} needs a package that is not installed: {_package(str(missing))}"
+            raise ConfigurationError(message) from missing
         except Exception as error:  # each store has errors of its own, and their texts may repeat the URI
             why = str(error) if str(error).startswith("Protocol not known") else type(error).__name__
-            msg = f"the archive at {self.shown} cannot be opened: {why}; expected a folder or a URI such as s3://bucket/audit"
-            raise ConfigurationError(msg) from error
+            message = f"the archive at {self.shown} cannot be opened: {why}; expected a folder or a URI such as s3://bucket/audit"
+            raise ConfigurationError(message) from error
         self._root = str(root).rstrip("/")
         protocol = self.system.protocol
         self._protocols = frozenset((protocol,) if isinstance(protocol, str) else protocol)
@@ -99,8 +99,8 @@ class Target:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            msg = f"the archive at {self.shown}: {folder.name} cannot be made: {error.strerror or error}"
-            raise DiskUnavailable(msg) from error
+            message = f"the archive at {self.shown}: {folder.name} cannot be made: {error.strerror or error}"
+            raise DiskUnavailable(message) from error
         draft = folder / f"coach-{name}.part"
         try:
             yield draft
@@ -139,8 +139,8 @@ class Target:
 
     def missing(self, path: str) -> ArchiveDamaged:
         """The error for a file that should be there."""
-        msg = f"the archive at {self.shown}: {path} is missing; `coach audit verify` names all that is"
-        return ArchiveDamaged(msg)
+        message = f"the archive at {self.shown}: {path} is missing; `coach audit verify` names all that is"
+        return ArchiveDamaged(message)
 
     def names(self, folder: str) -> list[str]:
         """Name the files and folders in a folder, sorted, without what is before the last `/`; none where it is missing.
@@ -217,15 +217,15 @@ class Target:
         except StreamError:
             raise
         except ImportError as missing:
-            msg = f"the archive at {self.shown} needs a package that is not installed: {_package(str(missing))}"
-            raise ConfigurationError(msg) from missing
+            message = f"the archive at {self.shown} needs a package that is not installed: {_package(str(missing))}"
+            raise ConfigurationError(message) from missing
         except OSError as error:
             why = error.strerror or type(error).__name__
-            msg = f"the archive at {self.shown}: {what}: {why}"
-            raise self.unavailable(msg) from error
+            message = f"the archive at {self.shown}: {what}: {why}"
+            raise self.unavailable(message) from error
         except Exception as error:
-            msg = f"the archive at {self.shown}: {what}: {type(error).__name__}"
-            raise self.unavailable(msg) from error
+            message = f"the archive at {self.shown}: {what}: {type(error).__name__}"
+            raise self.unavailable(message) from error
 
 
 def _make_folders(folder: Path) -> list[Path]:

@@ -82,11 +82,11 @@ class Outages:
             self.brokers_gone()
             away_s, bound_s = self.away_s(), self._settings.outage_max_s
             if away_s >= bound_s:
-                msg = (
+                message = (
                     f"no broker at {self._settings.kafka_brokers} answers: {error.args[0].str()} (waited {away_s:.0f} s, the "
                     f"bound is COACH_OUTAGE_MAX_S={bound_s:g})"
                 )
-                raise KafkaUnavailable(msg) from error
+                raise KafkaUnavailable(message) from error
             self._probed_s = time.monotonic()
 
     def away_s(self) -> float:

@@ -129,13 +129,13 @@ class PartitionWork:
             return min(self._there)
         low, _ = self.patiently(self.marks)
         if self._held and low:
-            msg = (
+            message = (
                 f"the archive at {self.target.shown} kept records of {of_topic} partition {self.partition}, and "
                 f"{ranges_folder(of_topic, self.partition)} is gone; the topic has nothing below offset {low} any more. Put the "
                 f"partition's files back from a copy of the archive; is there none, remove _partitions/{of_topic}/"
                 f"{self.partition:05d}.held.json to have the partition begin at {low}"
             )
-            raise ArchiveDamaged(msg)
+            raise ArchiveDamaged(message)
         self.patiently(lambda: write_beginning(self.target, of_topic, self.partition, low))
         made = self.patiently(lambda: read_beginning(self.target, of_topic, self.partition))
         return low if made is None else made  # another sink may have made it at the same moment
@@ -186,8 +186,8 @@ class PartitionWork:
     @property
     def _range(self) -> OpenRange:
         if self._open is None:
-            msg = "work on a partition begins with `begin`"
-            raise RuntimeError(msg)
+            message = "work on a partition begins with `begin`"
+            raise RuntimeError(message)
         return self._open
 
     def _due(self) -> bool:
@@ -229,11 +229,11 @@ class PartitionWork:
         low, high = self.patiently(self.marks)
         known = opened.first if tail is None else tail.until
         if known > high:
-            msg = (
+            message = (
                 f"topic {opened.of.topic} partition {self.partition} ends at offset {high}, and the archive at {self.target.shown} "
                 f"holds it up to {known}: the topic was made anew or cut; give the new one an archive of its own"
             )
-            raise ConfigurationError(msg)
+            raise ConfigurationError(message)
         if low > opened.first and tail is not None and tail.rows:
             try:
                 self.patiently(lambda: opened.restore(self.framing, tail))
@@ -251,12 +251,12 @@ class PartitionWork:
             gone = missing_of(opened.until, low, self._there, self.identity.range_offsets)
             spans = ", ".join(f"{start} to {end - 1}" for start, end in gone[:SPANS_TOLD_MAX])
             spans += f" and {len(gone) - SPANS_TOLD_MAX} more spans" if len(gone) > SPANS_TOLD_MAX else ""
-            msg = (
+            message = (
                 f"offsets {spans} of {opened.of.topic} partition {self.partition} are not in the archive at {self.target.shown}, "
                 f"and were deleted from the topic (retention), which begins at {low}. {self._why_missing(opened)}If they are lost "
                 "for good, say so once with --accept-loss: the archive will name them as lost, and go on"
             )
-            raise RecordsLost(msg)
+            raise RecordsLost(message)
         opened.lose(low)
         self.totals.lost += last - first + 1
         log.error("sink.records_lost", extra={"range": opened.of.where, "first": first, "last": last})

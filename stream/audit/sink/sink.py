@@ -141,8 +141,8 @@ class Sink:
                 }
             )
         except (KafkaException, ValueError, TypeError) as error:
-            msg = f"librdkafka refuses the Kafka settings: {error}"
-            raise ConfigurationError(msg) from error
+            message = f"librdkafka refuses the Kafka settings: {error}"
+            raise ConfigurationError(message) from error
 
     def _follow(self, consumer: Consumer) -> None:
         consumer.subscribe([self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke)
@@ -247,8 +247,8 @@ class Sink:
 
     def _work_on(self, consumer: Consumer, number: int) -> PartitionWork:
         if self._identity is None:
-            msg = "partitions come after the archive is open"
-            raise RuntimeError(msg)
+            message = "partitions come after the archive is open"
+            raise RuntimeError(message)
 
         def marks() -> tuple[int, int]:
             try:
@@ -256,8 +256,8 @@ class Sink:
                     TopicPartition(self._topic, number), timeout=ANSWER_MAX_S, cached=False
                 )
             except KafkaException as error:
-                msg = f"the brokers do not say where {self._topic} partition {number} begins and ends: {error.args[0].str()}"
-                raise KafkaUnavailable(msg) from error
+                message = f"the brokers do not say where {self._topic} partition {number} begins and ends: {error.args[0].str()}"
+                raise KafkaUnavailable(message) from error
             return found
 
         return PartitionWork(

@@ -22,15 +22,15 @@ def make_sure(target: Target, identity: Identity, paths: Sequence[str]) -> None:
     found = read_identity(target)
     gone = [ARCHIVE] if found is None else [path for path in paths if target.read(path) is None]
     if gone:
-        msg = (
+        message = (
             f"the archive at {target.shown} lost {gone[0]} while a sink worked on it: was it removed, or its disk unmounted? Put "
             "back what is gone (mount the disk, or take a copy of the archive), then start the sink: it fills what is missing as "
             "long as the topic has it. `coach audit verify` names what is missing"
         )
-        raise ArchiveDamaged(msg)
+        raise ArchiveDamaged(message)
     if found != identity:
-        msg = f"at {target.shown} there is another archive now than when this sink began; start the sink again to fill that one"
-        raise ArchiveDamaged(msg)
+        message = f"at {target.shown} there is another archive now than when this sink began; start the sink again to fill that one"
+        raise ArchiveDamaged(message)
 
 
 def missing_of(first: int, end: int, there: Mapping[int, Holding], length: int) -> list[tuple[int, int]]:

@@ -53,18 +53,18 @@ def topic_on_brokers(
         with suppress(KafkaException, RuntimeError):
             consumer.poll(0)  # which is when it hands over what it has to log
         why = said[0].rpartition("bootstrap: ")[2] if said else error.args[0].str()
-        msg = (
+        message = (
             f"no Kafka broker answered within {timeout_s:g} s at {brokers}: {why}; is one there, and does it speak "
             f"{properties.get('security.protocol', 'PLAINTEXT')} (COACH_KAFKA_SECURITY_PROTOCOL)?"
         )
-        raise KafkaUnavailable(msg) from error
+        raise KafkaUnavailable(message) from error
     described = metadata.topics[topic]
     if described.error is not None:
         if described.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            msg = f"the brokers at {brokers} have no topic {topic}; create it with `coach topics apply`"
-            raise ConfigurationError(msg)
-        msg = f"topic {topic} cannot be read from the brokers at {brokers}: {described.error.str()}"
-        raise (KafkaUnavailable if described.error.retriable() else ConfigurationError)(msg)
+            message = f"the brokers at {brokers} have no topic {topic}; create it with `coach topics apply`"
+            raise ConfigurationError(message)
+        message = f"topic {topic} cannot be read from the brokers at {brokers}: {described.error.str()}"
+        raise (KafkaUnavailable if described.error.retriable() else ConfigurationError)(message)
     topic_id = ""
     if metadata.controller_id in metadata.brokers:  # an embedded Kafka has none, and would not answer
         topic_id = _topic_id(properties, topic)
@@ -91,8 +91,10 @@ def open_archive(target: Target, found: Identity, range_offsets: int) -> Identit
     there = read_identity(target)
     if there is None:
         if any(name == RANGES or name.startswith(DAY) for name in target.names("")):
-            msg = f"the archive at {target.shown} has lost its {ARCHIVE}; put it back as it was, or name another place"
-            raise ArchiveDamaged(msg)
+            message = (
+                f"the archive at {target.shown} has lost its {ARCHIVE}; put it back as it was, or name another place"
+            )
+            raise ArchiveDamaged(message)
         made = Identity(
             topic=found.topic,
             range_offsets=range_offsets or RANGE_OFFSETS,
@@ -122,5 +124,5 @@ def _compare(target: Target, there: Identity, found: Identity, range_offsets: in
             f"its ranges have {there.range_offsets} offsets, and COACH_SINK_RANGE_OFFSETS={range_offsets}: leave that unset"
         )
     if differences:
-        msg = f"the archive at {target.shown} is another one: {'; '.join(differences)}"
-        raise ConfigurationError(msg)
+        message = f"the archive at {target.shown} is another one: {'; '.join(differences)}"
+        raise ConfigurationError(message)

@@ -90,8 +90,8 @@ class EmbeddedKafka:
 
     def _running(self) -> LineProcess:
         if self._process is None:
-            reason = "the embedded Kafka is not running: use it inside its `with` block"
-            raise KafkaUnavailable(reason)
+            message = "the embedded Kafka is not running: use it inside its `with` block"
+            raise KafkaUnavailable(message)
         return self._process
 
 
@@ -108,10 +108,10 @@ def lost_records(bootstrap: str, read_up_to: Mapping[tuple[str, int], int]) -> d
             watermarks = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=WATERMARK_TIMEOUT_S)
             marks = cast("tuple[int, int] | None", watermarks)  # the stubs leave out the None of a time-out
             if marks is None:
-                reason = (
+                message = (
                     f"the embedded Kafka did not say in {WATERMARK_TIMEOUT_S:.0f} s what {topic}[{partition}] holds"
                 )
-                raise KafkaUnavailable(reason)
+                raise KafkaUnavailable(message)
             if marks[0] > next_offset:
                 lost[topic, partition] = marks[0] - next_offset
     finally:

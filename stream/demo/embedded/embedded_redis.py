@@ -52,6 +52,6 @@ class EmbeddedRedis:
 
     def _running(self) -> LineProcess:
         if self._process is None:
-            reason = "the embedded Redis is not running: use it inside its `with` block"
-            raise RedisUnavailable(reason)
+            message = "the embedded Redis is not running: use it inside its `with` block"
+            raise RedisUnavailable(message)
         return self._process

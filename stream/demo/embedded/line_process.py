@@ -67,12 +67,12 @@ class LineProcess:
                 self._pipe("stdin").write(command + "\n")
                 self._pipe("stdin").flush()
             except (OSError, ValueError) as broken:  # ValueError: stopped, so the pipe is closed
-                reason = f"{self._name} (pid {self.pid}) is gone: {broken}"
-                raise self._gone(reason) from broken
+                message = f"{self._name} (pid {self.pid}) is gone: {broken}"
+                raise self._gone(message) from broken
             reply = self._line(REPLY_TIMEOUT_S)
         if reply != "ok":
-            reason = f"{self._name} refuses `{command}`: {reply}"
-            raise self._gone(reason)
+            message = f"{self._name} refuses `{command}`: {reply}"
+            raise self._gone(message)
 
     def stop(self) -> None:
         """End the process: ask by closing its input, then insist. Calling it again does nothing."""
@@ -102,5 +102,5 @@ class LineProcess:
         self._process.wait()
         self._said.seek(0)
         said = self._said.read().decode(errors="replace").strip().splitlines()
-        reason = f"{self._name} does not answer: {said[-1] if said else f'nothing within {timeout_s:.0f} s'}"
-        raise self._gone(reason)
+        message = f"{self._name} does not answer: {said[-1] if said else f'nothing within {timeout_s:.0f} s'}"
+        raise self._gone(message)

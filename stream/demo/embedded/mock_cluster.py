@@ -44,11 +44,11 @@ def library_path() -> str:
                 return str(found[0])
     beside_the_system = ctypes.util.find_library("rdkafka")
     if beside_the_system is None:
-        reason = (
+        message = (
             "no librdkafka found for the embedded broker: the installed confluent-kafka carries none; "
             "reinstall confluent-kafka from its wheel, or install librdkafka on the system"
         )
-        raise ConfigurationError(reason)
+        raise ConfigurationError(message)
     return beside_the_system
 
 
@@ -87,8 +87,8 @@ class MockCluster:
         why = ctypes.create_string_buffer(ERROR_TEXT_BYTES)
         client = self._library.rd_kafka_new(PRODUCER, self._library.rd_kafka_conf_new(), why, ERROR_TEXT_BYTES)
         if not client:
-            reason = f"librdkafka does not start: {why.value.decode(errors='replace')}"
-            raise ConfigurationError(reason)
+            message = f"librdkafka does not start: {why.value.decode(errors='replace')}"
+            raise ConfigurationError(message)
         self._cluster = self._library.rd_kafka_mock_cluster_new(client, brokers)
         self._library.rd_kafka_mock_group_initial_rebalance_delay_ms(self._cluster, rebalance_delay_ms)
 
@@ -110,13 +110,13 @@ class MockCluster:
             "err": self._errors,
         }
         if word not in commands:
-            reason = f"no command {word!r}; there are {', '.join(commands)}"
-            raise ValueError(reason)
+            message = f"no command {word!r}; there are {', '.join(commands)}"
+            raise ValueError(message)
         try:
             code = commands[word](*arguments)
         except TypeError as wrong:
-            reason = f"{word}: wrong arguments ({wrong})"
-            raise ValueError(reason) from wrong
+            message = f"{word}: wrong arguments ({wrong})"
+            raise ValueError(message) from wrong
         if code != 0:
             raise ValueError(f"{word}: " + bytes(self._library.rd_kafka_err2str(code)).decode())
 

@@ -54,8 +54,8 @@ def serve(commands: IO[str], replies: IO[str]) -> None:
                     case "up":
                         server = started_server(port)
                     case unknown:
-                        reason = f"no command {unknown!r}; there are down, up"
-                        raise ValueError(reason)  # noqa: TRY301 - answered like the others, below
+                        message = f"no command {unknown!r}; there are down, up"
+                        raise ValueError(message)  # noqa: TRY301 - answered like the others, below
             except (ValueError, ValkeyServerError, OSError) as refused:
                 replies.write(f"error {refused}\n".replace("\n", " ").rstrip() + "\n")
             else:

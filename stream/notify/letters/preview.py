@@ -127,8 +127,8 @@ def _lines(source: Path) -> Iterator[tuple[int, bytes]]:
                 if line.strip():
                     yield number, line
     except OSError as error:
-        msg = f"--input {source}: cannot be read: {error.strerror or error}"
-        raise ConfigurationError(msg) from error
+        message = f"--input {source}: cannot be read: {error.strerror or error}"
+        raise ConfigurationError(message) from error
 
 
 def _recommendation(line: bytes) -> Recommendation:
@@ -139,10 +139,10 @@ def _recommendation(line: bytes) -> Recommendation:
     except orjson.JSONDecodeError:
         found = None
     if not isinstance(found, dict):
-        msg = f"is none of {EXPECTED}"
-        raise MalformedRecord(msg)
+        message = f"is none of {EXPECTED}"
+        raise MalformedRecord(message)
     try:
         return cast("Recommendation", decode(encode("Recommendation", found))[1])
     except (CorruptionError, KeyError, TypeError, AttributeError) as error:
-        msg = f"the recommendation does not fit its schema: {error}"
-        raise MalformedRecord(msg) from None
+        message = f"the recommendation does not fit its schema: {error}"
+        raise MalformedRecord(message) from None

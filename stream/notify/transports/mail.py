@@ -181,13 +181,13 @@ class Mail:
         told = _code(code, said)
         if code == SERVICE_NOT_AVAILABLE:
             self.close()
-            msg = f"the mail server {self._settings.notify_smtp_host} takes nothing now ({told})"
-            raise MailUnavailable(msg)
+            message = f"the mail server {self._settings.notify_smtp_host} takes nothing now ({told})"
+            raise MailUnavailable(message)
         if 400 <= code < 500:  # noqa: PLR2004 - as above
             raise NotNow(told)
         if of_us:
-            msg = f"the mail server {self._settings.notify_smtp_host} refuses the sender of COACH_NOTIFY_SMTP_FROM ({told})"
-            raise MailUnavailable(msg)
+            message = f"the mail server {self._settings.notify_smtp_host} refuses the sender of COACH_NOTIFY_SMTP_FROM ({told})"
+            raise MailUnavailable(message)
         raise Bounced(told)
 
     def _forget(self, server: smtplib.SMTP) -> None:

@@ -94,11 +94,11 @@ def refuse_preview(folder: Path, setting: str) -> None:
     folder = folder.expanduser()
     found = next((name for name in (OF_PREVIEW, INDEX) if (folder / name).exists()), None)
     if found is not None:
-        msg = (
+        message = (
             f"{setting}={folder}: holds a preview ({found}), that is, letters to a made-up person; "
             "name another folder for real letters, or remove this one"
         )
-        raise ConfigurationError(msg)
+        raise ConfigurationError(message)
 
 
 def take_for_letters(folder: Path, setting: str) -> None:
@@ -119,8 +119,8 @@ def take_for_previews(folder: Path) -> None:
     ours = any((folder / name).exists() for name in (OF_PREVIEW, INDEX))
     theirs = any((folder / name).exists() for name in (OF_THE_NOTIFIER, BY_HAND))
     if theirs or (not ours and _has_letters(folder)):
-        msg = f"--out {folder}: holds letters to applicants, which a preview would mix with made-up ones; name another folder"
-        raise ConfigurationError(msg)
+        message = f"--out {folder}: holds letters to applicants, which a preview would mix with made-up ones; name another folder"
+        raise ConfigurationError(message)
     check_folder(folder)
     _mark(folder / OF_PREVIEW, "Letters to a made-up person, by `coach notify preview`: none of them may be sent.\n")
 
@@ -149,8 +149,8 @@ def check_folder(folder: Path) -> None:
         probe.write_bytes(b"")
         probe.unlink()
     except OSError as error:
-        msg = f"letters cannot be written to {folder}: {error.strerror or error}"
-        raise DiskUnavailable(msg) from error
+        message = f"letters cannot be written to {folder}: {error.strerror or error}"
+        raise DiskUnavailable(message) from error
 
 
 def write_whole(place: Path, text: str) -> None:
@@ -162,5 +162,5 @@ def write_whole(place: Path, text: str) -> None:
     try:
         atomic_file(place, text.encode(), draft=draft, mode=FILE_MODE)
     except OSError as error:
-        msg = f"a letter cannot be written to {place.parent}: {error.strerror or error}"
-        raise DiskUnavailable(msg) from error
+        message = f"a letter cannot be written to {place.parent}: {error.strerror or error}"
+        raise DiskUnavailable(message) from error

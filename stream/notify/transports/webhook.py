@@ -77,8 +77,8 @@ class Webhook:
         if 200 <= status < 300:  # noqa: PLR2004 - HTTP's own numbers
             return told
         if status in OF_THE_LETTER:
-            msg = f"the webhook's receiver refuses this letter for good ({told})"
-            raise LetterRefused(msg)
+            message = f"the webhook's receiver refuses this letter for good ({told})"
+            raise LetterRefused(message)
         if status in FOR_NOW:
             raise NotNow(told)
         raise self._away(told)

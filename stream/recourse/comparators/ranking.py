@@ -69,8 +69,8 @@ class Ranking:
         Raises: ValueError if there is nobody.
         """
         if not 0 <= low < high <= len(self):
-            msg = f"nobody is in [{low}, {high}) of {len(self)}"
-            raise ValueError(msg)
+            message = f"nobody is in [{low}, {high}) of {len(self)}"
+            raise ValueError(message)
         if self.magnitudes is None or not self._bounded:
             return low + int(self._scores(low, high).argmax())
         share, divisor = self._near(low, high)

@@ -40,8 +40,8 @@ class FeatureTable:
 
     def __init__(self, name: str, table: object) -> None:
         if not isinstance(table, dict):
-            msg = f'features.toml: "{shown(name)}" must be a table'
-            raise ConfigurationError(msg)
+            message = f'features.toml: "{shown(name)}" must be a table'
+            raise ConfigurationError(message)
         self.name: str = name
         self.table: dict[str, Any] = table
         if unknown := sorted(set(table) - KEYS):

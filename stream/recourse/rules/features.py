@@ -62,11 +62,13 @@ class FeatureRules:
 
     def _refuse_other_names(self, features: Mapping[str, Value]) -> None:
         if missing := [rule.name for rule in self.rules if rule.name not in features]:
-            msg = f"features of the model are absent: {', '.join(missing[:5])}; send null where a value is not known"
-            raise MissingFeature(msg)
+            message = (
+                f"features of the model are absent: {', '.join(missing[:5])}; send null where a value is not known"
+            )
+            raise MissingFeature(message)
         unknown = sum(name not in self.index for name in features)
-        msg = f"{unknown} features are not of the model; send just those that features.toml lists"
-        raise UnknownFeature(msg)
+        message = f"{unknown} features are not of the model; send just those that features.toml lists"
+        raise UnknownFeature(message)
 
     def value_of(self, j: int, x: float) -> Value:
         """Say a row's value as the decision said it: a word where there are words, None for NaN, else the number."""
@@ -84,18 +86,18 @@ class FeatureRules:
         for name, label in overrides.items():
             j, wanted = self.index.get(name), LABELS.get(label)
             if j is None:
-                msg = "a policy override names a feature that the model does not have"
-                raise OverrideRefused(msg)
+                message = "a policy override names a feature that the model does not have"
+                raise OverrideRefused(message)
             if wanted is None:
-                msg = f"the policy override of {name} is not one of {', '.join(LABELS)}"
-                raise OverrideRefused(msg)
+                message = f"the policy override of {name} is not one of {', '.join(LABELS)}"
+                raise OverrideRefused(message)
             own = self.rules[j].mutability
             if own not in (wanted, Mutability.MUTABLE) and wanted != Mutability.IMMUTABLE:
-                msg = f"the policy override of {name} would permit what features.toml forbids ({own.name.lower()})"
-                raise OverrideRefused(msg)
+                message = f"the policy override of {name} would permit what features.toml forbids ({own.name.lower()})"
+                raise OverrideRefused(message)
             if self.rules[j].is_category and wanted not in UNORDERED:
-                msg = f"the policy override of {name} needs an order, and to the model its categories have none"
-                raise OverrideRefused(msg)
+                message = f"the policy override of {name} needs an order, and to the model its categories have none"
+                raise OverrideRefused(message)
             labels[j] = wanted
         return labels
 
@@ -109,18 +111,18 @@ def _encoded(rule: FeatureRule, codes: Mapping[Word, float] | None, value: Value
         return codes[value]
     number = as_double(value)
     if not math.isfinite(number):
-        msg = f"{rule.name} is not finite; send null where a value is not known"
-        raise NonFiniteFeature(msg)
+        message = f"{rule.name} is not finite; send null where a value is not known"
+        raise NonFiniteFeature(message)
     if number != value:
-        msg = f"{rule.name} is an integer that no double holds exactly; send one that the model was trained on"
-        raise WrongFeatureType(msg)
+        message = f"{rule.name} is an integer that no double holds exactly; send one that the model was trained on"
+        raise WrongFeatureType(message)
     if rule.is_sentinel(number):
         return number
     if codes is not None:
         return _code(rule, codes, value)
     if rule.is_category and not (number.is_integer() and number >= 0):
-        msg = f"{rule.name} must be the code of a category, which is a whole number from 0 on, or null"
-        raise UnknownCategory(msg)
+        message = f"{rule.name} must be the code of a category, which is a whole number from 0 on, or null"
+        raise UnknownCategory(message)
     return number
 
 
@@ -132,13 +134,13 @@ def _code(rule: FeatureRule, codes: Mapping[Word, float] | None, value: Word) ->
             "a number" if codes is None else f"one of the {'numbers' if kind is float else 'words'} of its categories"
         )
         truth = "; for true and false write 1 and 0" if isinstance(value, bool) and kind is float else ""
-        msg = f"{rule.name} must be {wanted}, or null{truth}"
-        raise WrongFeatureType(msg)
+        message = f"{rule.name} must be {wanted}, or null{truth}"
+        raise WrongFeatureType(message)
     if value not in codes:
-        msg = (
+        message = (
             f"{rule.name} holds a category that neither features.toml nor the model file lists; the model never saw it"
         )
-        raise UnknownCategory(msg)
+        raise UnknownCategory(message)
     return codes[value]
 
 
@@ -158,11 +160,11 @@ def read_features(
     """
     tables = read_toml("features.toml", text)
     if absent := [name for name in features if name not in tables]:
-        msg = f"features.toml has no table for: {_some(absent)}; add one per feature of the model"
-        raise ConfigurationError(msg)
+        message = f"features.toml has no table for: {_some(absent)}; add one per feature of the model"
+        raise ConfigurationError(message)
     if unknown := [name for name in tables if name not in features]:
-        msg = f"features.toml has tables for features that the model does not have: {_some(unknown)}"
-        raise ConfigurationError(msg)
+        message = f"features.toml has tables for features that the model does not have: {_some(unknown)}"
+        raise ConfigurationError(message)
     rules = tuple(
         _rule(name, tables[name], known, is_category=listed or known is not None, missing=missing)
         for name, known, listed in zip(

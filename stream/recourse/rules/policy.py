@@ -59,8 +59,10 @@ def read_policy(text: str) -> Policy:
     known = [f.name for f in fields(Policy)]
     if unknown := sorted(set(table) - set(known)):
         nearest = get_close_matches(unknown[0][:KEY_COMPARED_MAX], known, NEAREST_KEYS, cutoff=0.0)
-        msg = f"policy.toml: {shown(unknown[0])} is not a known key; the nearest that are known: {', '.join(nearest)}"
-        raise ConfigurationError(msg)
+        message = (
+            f"policy.toml: {shown(unknown[0])} is not a known key; the nearest that are known: {', '.join(nearest)}"
+        )
+        raise ConfigurationError(message)
     policy = Policy(**table)
     for key, good, what in (
         ("approve", policy.approve in ("above", "below"), 'must be "above" or "below"'),
@@ -72,8 +74,8 @@ def read_policy(text: str) -> Policy:
         ("reference_key_id", isinstance(policy.reference_key_id, str), "must be a text"),
     ):
         if not good:
-            msg = f"policy.toml: {key} {what}"
-            raise ConfigurationError(msg)
+            message = f"policy.toml: {key} {what}"
+            raise ConfigurationError(message)
     return policy
 
 

@@ -18,9 +18,9 @@ def read_toml(name: str, text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        msg = f"{name} is not valid TOML: {shown(str(error), REASON_CHARACTERS_MAX)}"
+        message = f"{name} is not valid TOML: {shown(str(error), REASON_CHARACTERS_MAX)}"
     except RecursionError:
-        msg = f"{name} is nested too deeply; it takes plain tables"
+        message = f"{name} is nested too deeply; it takes plain tables"
     except ValueError:  # not of TOML, but of Python, which bounds the digits that it turns into a number
-        msg = f"{name} holds a number with too many digits"
-    raise ConfigurationError(msg)
+        message = f"{name} holds a number with too many digits"
+    raise ConfigurationError(message)

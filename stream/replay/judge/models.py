@@ -47,8 +47,8 @@ class Models:
             for publication in known.table.publications():
                 if publication.published["bundle_sha256"] == bundle_sha256:
                     return self._open(known.shelf, publication.published)
-        reason = f"bundle {bundle_sha256[:12]} is {self._nowhere()}; give its folder with --bundle"
-        raise ModelNotPublished(reason)
+        message = f"bundle {bundle_sha256[:12]} is {self._nowhere()}; give its folder with --bundle"
+        raise ModelNotPublished(message)
 
     def of_decision(self, decision: Decision) -> PublishedModel:
         """Give the model that a decision names, in the revision that was effective at its time.
@@ -61,8 +61,8 @@ class Models:
             return given[0]
         known = self._published
         if known is None or decision.event_time_ms is None:
-            reason = f"version {decision.model_version} of model {decision.model_id} is {self._nowhere()}; give its folder with --bundle"
-            raise ModelNotPublished(reason)
+            message = f"version {decision.model_version} of model {decision.model_id} is {self._nowhere()}; give its folder with --bundle"
+            raise ModelNotPublished(message)
         found = known.table.resolve(decision.model_id, decision.model_version, decision.event_time_ms)
         return self._open(known.shelf, found.published)
 
@@ -83,8 +83,8 @@ class Models:
             ]
             if wanted:
                 return self._open(known.shelf, max(wanted, key=lambda one: one["revision"]))
-        reason = f"version {model_version} of model {model_id} is {self._nowhere()}; publish it or give its folder with --bundle"
-        raise ModelNotPublished(reason)
+        message = f"version {model_version} of model {model_id} is {self._nowhere()}; publish it or give its folder with --bundle"
+        raise ModelNotPublished(message)
 
     def versions(self) -> set[str]:
         """All versions that are given or published, of whichever model. Raises: DependencyError."""
@@ -112,8 +112,8 @@ class Models:
         except (
             BundleLost
         ) as lost:  # for a worker the decision waits; a replay as a whole does, or it would end otherwise
-            reason = f"{lost}; then start this run again with the same --run-id"
-            raise BundleUnavailable(reason) from lost
+            message = f"{lost}; then start this run again with the same --run-id"
+            raise BundleUnavailable(message) from lost
 
     def _nowhere(self) -> str:
         told = "neither given with --bundle nor on the models topic"
@@ -126,7 +126,7 @@ def open_given(folders: Sequence[Path]) -> list[PublishedModel]:
     Raises: ConfigurationError, BundleUnavailable, CorruptionError, MachineMismatch, as `open_bundle` does.
     """
     if len(folders) > BUNDLES_GIVEN_MAX:
-        reason = f"--bundle: {len(folders)} bundles are given; at most {BUNDLES_GIVEN_MAX} are kept open"
-        raise ConfigurationError(reason)
+        message = f"--bundle: {len(folders)} bundles are given; at most {BUNDLES_GIVEN_MAX} are kept open"
+        raise ConfigurationError(message)
     opened = [open_bundle(folder) for folder in folders]
     return list({model.identity["bundle_sha256"]: model for model in opened}.values())

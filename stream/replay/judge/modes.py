@@ -118,8 +118,8 @@ class Reproduce:
     def judge(self, record: Record) -> Verdict:
         """See `Judges`."""
         if not isinstance(record, Stored):
-            reason = "the record is a decision, and only a stored answer can be reproduced; replay the audit records"
-            raise MalformedRecord(reason)
+            message = "the record is a decision, and only a stored answer can be reproduced; replay the audit records"
+            raise MalformedRecord(message)
         made = answer(record.decision, self._models.by_digest(record.bundle_sha256))
         stored_sha256 = sha256(record.body)  # our own, of its canonical form: the published one is only a claim
         differs = () if made.body_sha256 == stored_sha256 else differing_parts(made.body, record.body)
@@ -271,8 +271,8 @@ def _as_stored() -> Iterator[None]:
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        reason = "the stored body lacks a part that an audit record has, or has it in another shape"
-        raise MalformedRecord(reason) from error
+        message = "the stored body lacks a part that an audit record has, or has it in another shape"
+        raise MalformedRecord(message) from error
 
 
 def _outcome(decision: Decision, *, its_own: bool, accepted: bool) -> str:

@@ -41,8 +41,8 @@ class Keys:
 def keys_from(text: str) -> Keys:
     """Read back what `Keys.to_text` wrote. Raises: ValueError for anything else."""
     if len(text) not in (2 * DIGITS, 3 * DIGITS) or not set(text) <= set("0123456789abcdef"):
-        reason = "is no record's digests"
-        raise ValueError(reason)
+        message = "is no record's digests"
+        raise ValueError(message)
     name, decision, record = text[:DIGITS], text[DIGITS : 2 * DIGITS], text[2 * DIGITS :]
     return Keys(name=name, decision=decision, record=record or decision)
 
@@ -57,8 +57,8 @@ def keys_of(record: Record, *, counts_answers: bool) -> Keys:
     try:
         return _keys_of(record, counts_answers=counts_answers)
     except ValueError as error:
-        reason = f"the record has no canonical spelling: {error}"
-        raise MalformedRecord(reason) from error
+        message = f"the record has no canonical spelling: {error}"
+        raise MalformedRecord(message) from error
 
 
 def _keys_of(record: Record, *, counts_answers: bool) -> Keys:
@@ -133,8 +133,8 @@ def _told() -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        reason = (
+        message = (
             f"this host's temporary folder (TMPDIR) cannot hold which decisions were seen ({error}); make room, and start "
             "again with the same --run-id to go on"
         )
-        raise DiskUnavailable(reason) from error
+        raise DiskUnavailable(message) from error

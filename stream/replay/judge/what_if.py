@@ -75,8 +75,8 @@ class ChangedModels:
         try:
             model.link.cutoff(threshold, scale, model.policy.approve)
         except (InvalidDecision, ConfigurationError) as error:
-            reason = f"--threshold {threshold:g} on scale {scale}: {error}"
-            raise ConfigurationError(reason) from error
+            message = f"--threshold {threshold:g} on scale {scale}: {error}"
+            raise ConfigurationError(message) from error
 
     def _base(self, decision: Decision) -> PublishedModel:
         version = self._change.model_version
@@ -88,8 +88,8 @@ class ChangedModels:
             return self._models.of_version(decision.model_id, decision.model_version)
         [only] = self._models.given
         if only.identity["model_id"] != decision.model_id:
-            reason = f"the bundle is of model {only.identity['model_id']}, and the decision of another"
-            raise ModelNotPublished(reason)
+            message = f"the bundle is of model {only.identity['model_id']}, and the decision of another"
+            raise ModelNotPublished(message)
         return only
 
 
@@ -167,19 +167,19 @@ def _text(content: bytes, flag: str) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        reason = f"{flag}: is not UTF-8 text"
-        raise ConfigurationError(reason) from error
+        message = f"{flag}: is not UTF-8 text"
+        raise ConfigurationError(message) from error
 
 
 def _refuse_other_encoding(before: FeatureRules, after: FeatureRules) -> None:
     for own, other in zip(before.rules, after.rules, strict=True):
         for key in OF_THE_POOL:
             if getattr(own, key) != getattr(other, key):
-                reason = (
+                message = (
                     f"--features: {own.name} has another `{key}` than the bundle, whose pool is encoded with it; build a "
                     "bundle with `coach bundle build` and replay with --bundle"
                 )
-                raise ConfigurationError(reason)
+                raise ConfigurationError(message)
 
 
 def _refuse_other_matrix(before: Policy, after: Policy) -> None:
@@ -187,8 +187,8 @@ def _refuse_other_matrix(before: Policy, after: Policy) -> None:
     for key in ("approve", "reference_key_id", "scale"):
         was, is_now = getattr(before, key), getattr(after, key)
         if was != is_now:
-            reason = (
+            message = (
                 f'--policy: `{key}` is {is_now!r}, and the bundle was built with {was!r}; write `{key} = "{was}"` into the file, '
                 "or build a bundle with `coach bundle build` and replay with --bundle"
             )
-            raise ConfigurationError(reason)
+            raise ConfigurationError(message)

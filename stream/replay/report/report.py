@@ -97,8 +97,8 @@ def check_sums(mode: Mode, source: Snapshot, tally: Tally) -> None:
     ]
     for what, one, other in sums:
         if one != other:
-            reason = f"the report's counts do not add up: {what} are {one} and {other}; keep the run's folder, and report this"
-            raise CorruptionError(reason)
+            message = f"the report's counts do not add up: {what} are {one} and {other}; keep the run's folder, and report this"
+            raise CorruptionError(message)
 
 
 def report_bytes(report: Mapping[str, Any]) -> bytes:

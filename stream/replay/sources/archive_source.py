@@ -72,8 +72,8 @@ class ArchivedRecords:
             ranges[one.partition] = (min(first, one.offset), max(end, one.offset + 1))
             counts[one.partition] = counts.get(one.partition, 0) + 1
         if len(topics) > 1:
-            reason = f"--archive {without_secrets(self._uri)}: holds records of several topics ({', '.join(sorted(topics))}); name the folder of one"
-            raise ConfigurationError(reason)
+            message = f"--archive {without_secrets(self._uri)}: holds records of several topics ({', '.join(sorted(topics))}); name the folder of one"
+            raise ConfigurationError(message)
         says: dict[str, Any] = {"topic": next(iter(topics), None)}
         windowed = self._asked["since"] is not None or self._asked["until"] is not None
         if windowed and not counts and (left_out := self._holds(self._uri))["records"]:

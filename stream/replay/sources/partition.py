@@ -61,11 +61,11 @@ class PartitionReader:
                 self._take(one)
             heard_s = time.monotonic() if self._reached > before else heard_s
             if time.monotonic() - heard_s > SILENCE_MAX_S:
-                reason = (
+                message = (
                     f"{self._place} at {self._brokers} was silent for {SILENCE_MAX_S:g} s before offset {end}; start again "
                     "with the same --run-id to go on"
                 )
-                raise KafkaUnavailable(reason)
+                raise KafkaUnavailable(message)
         found = [one for one in self._ahead if first <= one.inbound.offset < end]
         self._ahead = [one for one in self._ahead if one.inbound.offset >= end]
         return found
@@ -127,8 +127,8 @@ class ProvenReader:
     def read(self, chunk: Chunk) -> ReadChunk:
         """Read the next chunk. Raises: what `PartitionReader.records` does; CorruptionError where a record was lost."""
         if self._first is None:
-            reason = "a reader reads within its block"
-            raise ValueError(reason)
+            message = "a reader reads within its block"
+            raise ValueError(message)
         raws = self._first.records(chunk.first, chunk.end)
         missing = set(range(chunk.first, chunk.end)) - {raw.inbound.offset for raw in raws}
         if missing:
@@ -141,11 +141,11 @@ class ProvenReader:
             self._again = self._reader()
         there = {raw.inbound.offset for raw in self._again.records(min(missing), max(missing) + 1)}
         if lost := sorted(missing & there):
-            reason = (
+            message = (
                 f"topic {self._named['topic']} partition {self._part}: {len(lost)} records from offset {lost[0]} on were lost in "
                 "reading, and came when read again; start again with the same --run-id, and report this if it comes again"
             )
-            raise CorruptionError(reason)
+            raise CorruptionError(message)
 
     def _reader(self) -> PartitionReader:
         consumer = self._stack.enter_context(self._open())
@@ -159,8 +159,8 @@ def asked(question: Callable[[], Answer], doing: str) -> Answer:
     except KafkaException as error:
         first = error.args[0]
         said = first.str() if isinstance(first, KafkaError) else str(first)
-        reason = f"{doing} failed: {said}"
-        raise KafkaUnavailable(reason) from error
+        message = f"{doing} failed: {said}"
+        raise KafkaUnavailable(message) from error
 
 
 def headers_of(message: Message) -> tuple[tuple[str, bytes | None], ...]:

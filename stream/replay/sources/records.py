@@ -83,8 +83,8 @@ def read_raw(raw: Raw, framing: Framing, *, decision_bytes_max: int) -> Record:
         return decision_of(record)
     if name == "AuditRecord":
         return stored_of(record, None)
-    reason = f"the record is of type {name}; a replay reads decisions and audit records"
-    raise MalformedRecord(reason)
+    message = f"the record is of type {name}; a replay reads decisions and audit records"
+    raise MalformedRecord(message)
 
 
 def stored_of(record: Mapping[str, Any], recommendation: object) -> Stored:
@@ -94,18 +94,18 @@ def stored_of(record: Mapping[str, Any], recommendation: object) -> Stored:
     """
     body, envelope = record.get("body"), record.get("envelope") or {}
     if not isinstance(body, dict) or not isinstance(envelope, dict):
-        reason = "the record has no body, so it is no audit record"
-        raise MalformedRecord(reason)
+        message = "the record has no body, so it is no audit record"
+        raise MalformedRecord(message)
     for key, kind in OF_A_BODY.items():
         if not isinstance(body.get(key), kind):
-            reason = f"the body has no {key} as an audit record's has"
-            raise MalformedRecord(reason)
+            message = f"the body has no {key} as an audit record's has"
+            raise MalformedRecord(message)
     if len(str(body["bundle"].get("bundle_sha256", ""))) != SHA256_DIGITS:
-        reason = "the body does not name the bundle that answered"
-        raise MalformedRecord(reason)
+        message = "the body does not name the bundle that answered"
+        raise MalformedRecord(message)
     if recommendation is not None and not isinstance(recommendation, dict):
-        reason = "the line has a recommendation that is no JSON object"
-        raise MalformedRecord(reason)
+        message = "the line has a recommendation that is no JSON object"
+        raise MalformedRecord(message)
     return Stored(
         decision=decision_of(body["decision"], timed=False),
         body=body,
@@ -152,10 +152,10 @@ def window_of(from_text: str | None, to_text: str | None) -> Window:
         try:
             found[flag] = None if text is None else time_ms(text)
         except ValueError as error:
-            reason = f"{flag}: {error}"
-            raise ValueError(reason) from None
+            message = f"{flag}: {error}"
+            raise ValueError(message) from None
     window = Window(from_ms=found["--from"], to_ms=found["--to"])
     if window.from_ms is not None and window.to_ms is not None and window.from_ms >= window.to_ms:
-        reason = "--from is not before --to"
-        raise ValueError(reason)
+        message = "--from is not before --to"
+        raise ValueError(message)
     return window

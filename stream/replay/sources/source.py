@@ -112,8 +112,10 @@ class JsonLines:
     def check(self, kept: Snapshot) -> None:
         """See `ReadsRecords`."""
         if self.snapshot().says != kept.says:
-            reason = f"--input {self._path}: is not the file any more that this run began with; choose another --run-id"
-            raise ConfigurationError(reason)
+            message = (
+                f"--input {self._path}: is not the file any more that this run began with; choose another --run-id"
+            )
+            raise ConfigurationError(message)
 
     def read(self, chunks: Sequence[Chunk]) -> Iterator[ReadChunk]:
         """See `ReadsRecords`."""
@@ -158,5 +160,5 @@ class JsonLines:
                         yield number, None, rest.digest()
                     number += 1
         except OSError as error:
-            reason = f"--input {self._path}: cannot be read: {error.strerror or type(error).__name__}"
-            raise ConfigurationError(reason) from error
+            message = f"--input {self._path}: cannot be read: {error.strerror or type(error).__name__}"
+            raise ConfigurationError(message) from error

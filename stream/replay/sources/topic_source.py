@@ -26,11 +26,11 @@ def read_offsets(text: str) -> dict[int, tuple[int | None, int | None]]:
     for one in text.split(","):
         match = ONE_RANGE.fullmatch(one.strip())
         if match is None or int(match[1]) in found:
-            reason = (
+            message = (
                 f"--offsets {one.strip()[:40]!r}: must be PARTITION:FIRST-END, each partition once, such as "
                 "0:1000-2000,1:500- (END is excluded; without it, all there is)"
             )
-            raise ConfigurationError(reason)
+            raise ConfigurationError(message)
         found[int(match[1])] = (int(match[2]) if match[2] else None, int(match[3]) if match[3] else None)
     return found
 
@@ -73,11 +73,11 @@ class TopicRecords:
         for part, (_, end) in kept.ranges.items():
             _, high = marks.get(part, (0, 0))
             if high < end:
-                reason = (
+                message = (
                     f"topic {self._topic} partition {part} ends at {high}, and this run began when it ended at {end}: the topic was "
                     "made anew; choose another --run-id"
                 )
-                raise ConfigurationError(reason)
+                raise ConfigurationError(message)
 
     def read(self, chunks: Sequence[Chunk]) -> Iterator[ReadChunk]:
         """See `ReadsRecords`; each offset of a chunk is a record, or proven to hold none."""
@@ -87,11 +87,11 @@ class TopicRecords:
             its_own = [chunk for chunk in chunks if chunk.part == part]
             low = marks.get(part, (0, 0))[0]
             if low > its_own[0].first:
-                reason = (
+                message = (
                     f"topic {self._topic} partition {part} begins at {low}, and this run still needs it from "
                     f"{its_own[0].first} on: its retention was quicker; choose another --run-id"
                 )
-                raise ConfigurationError(reason)
+                raise ConfigurationError(message)
             with ProvenReader(self._consumer, topic=self._topic, part=part, brokers=self._brokers) as reader:
                 for chunk in its_own:
                     yield reader.read(chunk)
@@ -110,21 +110,21 @@ class TopicRecords:
         chosen = {}
         for part, (first, end) in (self._offsets or {}).items():
             if part not in marks:
-                reason = f"--offsets: topic {self._topic} has no partition {part}"
-                raise ConfigurationError(reason)
+                message = f"--offsets: topic {self._topic} has no partition {part}"
+                raise ConfigurationError(message)
             low, high = marks[part]
             begin, until = low if first is None else first, high if end is None else end
             if begin < low or until > high or begin > until:
-                reason = f"--offsets: partition {part} of topic {self._topic} holds {low}-{high}, not {begin}-{until}"
-                raise ConfigurationError(reason)
+                message = f"--offsets: partition {part} of topic {self._topic} holds {low}-{high}, not {begin}-{until}"
+                raise ConfigurationError(message)
             chosen[part] = (begin, until)
         return chosen
 
     def _marks(self, consumer: Consumer) -> dict[int, tuple[int, int]]:
         described = self._ask(lambda: consumer.list_topics(self._topic, timeout=ANSWER_MAX_S)).topics[self._topic]
         if described.error is not None:
-            reason = f"the brokers at {self._brokers} have no topic {self._topic} to replay: {described.error.str()}"
-            raise ConfigurationError(reason)
+            message = f"the brokers at {self._brokers} have no topic {self._topic} to replay: {described.error.str()}"
+            raise ConfigurationError(message)
         marks = {}
         for part in sorted(described.partitions):
             marks[part] = self._ask(lambda part=part: self._watermarks(consumer, part))  # type: ignore[misc]
@@ -135,10 +135,10 @@ class TopicRecords:
             TopicPartition(self._topic, part), timeout=ANSWER_MAX_S, cached=False
         )
         if marks is None:
-            reason = (
+            message = (
                 f"the brokers at {self._brokers} did not say within {ANSWER_MAX_S:g} s what topic {self._topic} holds"
             )
-            raise KafkaUnavailable(reason)
+            raise KafkaUnavailable(message)
         return marks
 
     def _consumer(self) -> _Closing:

@@ -116,8 +116,8 @@ class KafkaDelivery:
             self._producer.poll(POLL_S)
             retry.check()  # what is under way may still arrive: a harmless duplicate
         if reports.fatal is not None:
-            reason = f"the Kafka producer cannot go on ({reports.fatal}); nothing of this batch is committed"
-            raise ProducerBroken(reason)
+            message = f"the Kafka producer cannot go on ({reports.fatal}); nothing of this batch is committed"
+            raise ProducerBroken(message)
         self._last_error = reports.last_error
         return reports.again, reports.never
 

@@ -44,8 +44,8 @@ def ensure_start_offsets(
             except (KafkaException, _Refused) as error:
                 why = str(error) if isinstance(error, _Refused) else error.args[0].str()
                 if time.monotonic() >= deadline:
-                    reason = f"the offsets of group {group} on {topic} could not be read or set: {why}"
-                    raise KafkaUnavailable(reason) from error
+                    message = f"the offsets of group {group} on {topic} could not be read or set: {why}"
+                    raise KafkaUnavailable(message) from error
                 log.info("start.offsets_wait", extra={"why": why})
                 time.sleep(AGAIN_S)  # a coordinator is loading, or a worker that runs already will commit them
     finally:
@@ -67,11 +67,11 @@ def _try_once(
         return {}
     if start_at is None:
         these = f"partition{'s' * (len(nothing) > 1)} {', '.join(map(str, nothing))}"
-        reason = (
+        message = (
             f"the group has read nothing of {topic} {these}; say where to begin: --start-at earliest (all decisions still "
             "kept), latest (only new ones), or an RFC 3339 time"
         )
-        raise ConfigurationError(reason)
+        raise ConfigurationError(message)
     offsets = _offsets(consumer, topic, nothing, start_at, timeout_s)
     asked = [TopicPartition(topic, number, offset) for number, offset in offsets.items()]
     written = consumer.commit(offsets=asked, asynchronous=False)

@@ -57,12 +57,12 @@ def _ends(consumer: Consumer, topic: str, brokers: str) -> dict[int, tuple[int, 
     described = consumer.list_topics(topic, timeout=ANSWER_MAX_S).topics[topic]
     if described.error is not None:
         if described.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            msg = f"the brokers at {brokers} have no topic {topic}; create it with `coach topics apply`"
-            raise ConfigurationError(msg)
+            message = f"the brokers at {brokers} have no topic {topic}; create it with `coach topics apply`"
+            raise ConfigurationError(message)
         if described.error.retriable():
             raise KafkaException(described.error)
-        msg = f"topic {topic} cannot be read from the brokers at {brokers}: {described.error.str()}"
-        raise ConfigurationError(msg)
+        message = f"topic {topic} cannot be read from the brokers at {brokers}: {described.error.str()}"
+        raise ConfigurationError(message)
     ends = {}
     for partition in described.partitions:
         low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=ANSWER_MAX_S)

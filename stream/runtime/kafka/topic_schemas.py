@@ -17,8 +17,8 @@ def schema_findings(settings: Settings, *, dry_run: bool, asked: bool) -> list[F
     """
     if not settings.schema_registry_url:
         if asked:
-            reason = "there is no schema registry to apply to: set COACH_SCHEMA_REGISTRY_URL"
-            raise ConfigurationError(reason)
+            message = "there is no schema registry to apply to: set COACH_SCHEMA_REGISTRY_URL"
+            raise ConfigurationError(message)
         return []
     apply = settings.schema_registry_register == "auto" and not dry_run
     return [

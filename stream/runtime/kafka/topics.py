@@ -132,20 +132,20 @@ class TopicKeeper:
         try:
             return self._admin.list_topics(timeout=self._timeout_s)
         except KafkaException as error:
-            reason = (
+            message = (
                 f"no Kafka broker answered within {self._timeout_s:g} s at {self._address}: {error.args[0].str()}; is "
                 f"one there, and does it speak {self._protocol} (COACH_KAFKA_SECURITY_PROTOCOL)?"
             )
-            raise KafkaUnavailable(reason) from error
+            raise KafkaUnavailable(message) from error
 
     def _check_controller(self) -> None:
         """Without a controller each administrative request would wait until it times out."""
         metadata = self._metadata()
         if metadata.controller_id not in metadata.brokers:
-            reason = (
+            message = (
                 "the brokers name no controller, so topics can be neither made nor asked about (an embedded Kafka?)"
             )
-            raise ConfigurationError(reason)
+            raise ConfigurationError(message)
 
     def _create(self, spec: TopicSpec, *, replication: int | None, dry_run: bool) -> Finding:
         if dry_run:
@@ -200,10 +200,10 @@ class TopicKeeper:
             why = error.args[0]
             if why.code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 raise _AlreadyThere from error
-            reason = f"{doing}: {why.str()}"
+            message = f"{doing}: {why.str()}"
             if why.retriable() or why.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):  # noqa: SLF001 - librdkafka's names
-                raise KafkaUnavailable(reason) from error
-            raise ConfigurationError(reason) from error
+                raise KafkaUnavailable(message) from error
+            raise ConfigurationError(message) from error
 
 
 class _AlreadyThere(Exception):
