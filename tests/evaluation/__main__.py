@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from tests.evaluation.datasets import FOLDER
-from tests.evaluation.judged import JUDGE, cases
+from tests.evaluation.judging.judged import JUDGE, cases
 from tests.evaluation.protocol import units
-from tests.evaluation.report import write_report
+from tests.evaluation.reporting.report import write_report
 from tests.evaluation.results import Results
 from tests.evaluation.running import Work, run_all
 from tests.evaluation.sizes import SIZES

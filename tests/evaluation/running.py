@@ -12,7 +12,7 @@ from multiprocessing.queues import Queue
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from tests.evaluation.judged import Case, run_case
+from tests.evaluation.judging.judged import Case, run_case
 from tests.evaluation.protocol import Unit, run_unit
 from tests.evaluation.results import Results
 from tests.evaluation.sizes import Size

@@ -4,7 +4,7 @@ import numpy as np
 
 from tests.evaluation.baselines.interface import Label
 from tests.evaluation.datasets import Dataset
-from tests.evaluation.judged import cases
+from tests.evaluation.judging.judged import cases
 from tests.evaluation.protocol import ASKED, OURS, PAPERS, PEOPLE, split_of, units
 from tests.evaluation.sizes import FULL, SMOKE
 

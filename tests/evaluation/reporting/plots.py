@@ -15,11 +15,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from tests.evaluation.bars import BARS
+from tests.evaluation.judging.bars import BARS
 from tests.evaluation.ours import TIERS, TOP_K
 from tests.evaluation.protocol import OURS
+from tests.evaluation.reporting.summary import TITLES, Comparison, Protocol, Record
 from tests.evaluation.sizes import LABELLED
-from tests.evaluation.summary import TITLES, Comparison, Protocol, Record
 
 INK, FAINT, GRID = "#1f2937", "#6b7280", "#e5e7eb"
 STYLE: Final[dict[Any, Any]] = {

@@ -23,7 +23,7 @@ from stream.notify.transports.webhook import Webhook
 from stream.runtime.logs import set_up_logging
 from tests.notify.dripping import dripping
 from tests.notify.http_desk import http_desk
-from tests.notify.letters import package_of
+from tests.notify.made_letters import package_of
 
 LETTER = Letter(subject="Our decision", text="Dear Pat\n", html="<p>Dear Pat</p>\n")
 PAT = Contact(channel="email", address="pat@people.example", consent=True, name="Pat Doe")

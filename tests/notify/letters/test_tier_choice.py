@@ -15,7 +15,7 @@ from stream.notify.letters.view import view_of
 from stream.notify.notices.notice import answer_sha256
 from stream.recourse.answer import answer
 from tests.notify.answers import NOW_MS, ok_one, recommendations, replaced
-from tests.notify.letters import CREDITOR, PAT, letter_of, shipped
+from tests.notify.made_letters import CREDITOR, PAT, letter_of, shipped
 from tests.notify.world import World
 from tests.recourse.lenders import Approve, Lender, lender
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tests.evaluation import published
 from tests.evaluation.ours import TOP_K
-from tests.evaluation.page import NO_VALUE, Cell, Mark, Table, number
 from tests.evaluation.protocol import OURS, PAPERS
-from tests.evaluation.significance import Difference
+from tests.evaluation.reporting import published
+from tests.evaluation.reporting.page import NO_VALUE, Cell, Mark, Table, number
+from tests.evaluation.reporting.significance import Difference
+from tests.evaluation.reporting.summary import TITLES, Comparison, Protocol, Side
 from tests.evaluation.sizes import LABELLED
-from tests.evaluation.summary import TITLES, Comparison, Protocol, Side
 
 FIGURES: Final = {
     "valid": "validity",

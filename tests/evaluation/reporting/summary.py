@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 
 from tests.evaluation.protocol import OURS, PEOPLE, TEST_SHARE
-from tests.evaluation.significance import Difference, corrected_t_test, holm
+from tests.evaluation.reporting.significance import Difference, corrected_t_test, holm
 from tests.evaluation.sizes import DATASETS
 from tests.evaluation.training import Kind
 

@@ -12,14 +12,12 @@ from pathlib import Path
 from typing import Final
 
 from stream.recourse.record.decision_record import ENGINE_VERSION
-from tests.evaluation import bar_tables, plots, published, tables
-from tests.evaluation.bars import Verdict, verdicts
-from tests.evaluation.page import Cell, Plot, Section, Table, as_html, as_markdown, number
-from tests.evaluation.paper_text import paper_text
+from tests.evaluation.judging.bars import Verdict, verdicts
 from tests.evaluation.protocol import OURS, PAPERS
-from tests.evaluation.results import Results
-from tests.evaluation.sizes import FULL, LABELLED, LIBRARIES, Size
-from tests.evaluation.summary import (
+from tests.evaluation.reporting import bar_tables, plots, published, tables
+from tests.evaluation.reporting.page import Cell, Plot, Section, Table, as_html, as_markdown, number
+from tests.evaluation.reporting.paper_text import paper_text
+from tests.evaluation.reporting.summary import (
     COMPARED,
     FAR,
     MID,
@@ -32,6 +30,8 @@ from tests.evaluation.summary import (
     comparisons,
     of_kind,
 )
+from tests.evaluation.results import Results
+from tests.evaluation.sizes import FULL, LABELLED, LIBRARIES, Size
 from tests.evaluation.training import LEARNING_RATE, Kind
 
 TITLE: Final = "Recourse a person can act on, and that lasts: the evidence"

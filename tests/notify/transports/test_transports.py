@@ -28,7 +28,7 @@ from stream.notify.transports.transport import Bounced, NotNow
 from stream.notify.transports.webhook import Webhook, signature
 from tests.notify.answers import recommendations
 from tests.notify.http_desk import HttpDesk, http_desk
-from tests.notify.letters import letter_of, package_of
+from tests.notify.made_letters import letter_of, package_of
 from tests.notify.post_office import PostOffice
 
 LETTER = Letter(subject="Our decision", text="Dear Ünal\n", html="<p>Dear Ünal</p>\n")

@@ -13,8 +13,8 @@ from stream.notify.settings import NotifySettings
 from stream.notify.transports.outbox import Outbox, by_hand_count
 from stream.notify.warnings import missing_by_law, tell_by_hand, warn_of_missing
 from tests.notify.answers import ok_one, recommendations
-from tests.notify.letters import letter_of, package_of
 from tests.notify.lobby import LENDER
+from tests.notify.made_letters import letter_of, package_of
 from tests.notify.world import World
 
 BOTH = {"COACH_NOTIFY_LENDER_ADDRESS", "COACH_NOTIFY_LENDER_NOTICE"}

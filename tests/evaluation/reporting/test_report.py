@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from tests.evaluation.bars import BARS, verdicts
+from tests.evaluation.judging.bars import BARS, verdicts
 from tests.evaluation.ours import TIERS, TOP_K
-from tests.evaluation.page import Cell, Section, Table, as_html, as_markdown
 from tests.evaluation.protocol import OURS, PAPERS, PEOPLE
-from tests.evaluation.report import write_report
+from tests.evaluation.reporting.page import Cell, Section, Table, as_html, as_markdown
+from tests.evaluation.reporting.report import write_report
+from tests.evaluation.reporting.summary import Protocol, comparisons
 from tests.evaluation.results import Record, Results
 from tests.evaluation.sizes import SMOKE
-from tests.evaluation.summary import Protocol, comparisons
 
 
 def _measures(valid: list[int], lasting: list[float], effort: list[float]) -> dict[str, list[Any]]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.evaluation import published
-from tests.evaluation.page import NO_VALUE, Cell, Table
 from tests.evaluation.protocol import OURS, PAPERS
+from tests.evaluation.reporting import published
+from tests.evaluation.reporting.page import NO_VALUE, Cell, Table
+from tests.evaluation.reporting.summary import FAR, MID, NEAR, TITLES, Protocol, Side
 from tests.evaluation.sizes import LABELLED
-from tests.evaluation.summary import FAR, MID, NEAR, TITLES, Protocol, Side
 
 COACH = PAPERS[0]
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from tests.evaluation.bars import BARS, Verdict, share_apart
-from tests.evaluation.judged import EXACT, FAST, OURS, SURPLUSES
+from tests.evaluation.judging.bars import BARS, Verdict, share_apart
+from tests.evaluation.judging.judged import EXACT, FAST, OURS, SURPLUSES
 from tests.evaluation.ours import TIERS
-from tests.evaluation.page import NO_VALUE, Cell, Mark, Table, number
+from tests.evaluation.reporting.page import NO_VALUE, Cell, Mark, Table, number
+from tests.evaluation.reporting.summary import TITLES, Record
 from tests.evaluation.sizes import LABELLED, LIBRARIES
-from tests.evaluation.summary import TITLES, Record
 
 LIBRARY_TITLES = {"xgboost": "XGBoost", "lightgbm": "LightGBM"}
 APART_MAX = 0.03

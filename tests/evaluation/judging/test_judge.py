@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from stream.audit.verify.body import verify
-from tests.evaluation.bars import BARS, verdicts
-from tests.evaluation.judged import Case, run_case
+from tests.evaluation.judging.bars import BARS, verdicts
+from tests.evaluation.judging.judged import Case, run_case
 from tests.evaluation.results import Results
 from tests.evaluation.sizes import FULL, LABELLED
 

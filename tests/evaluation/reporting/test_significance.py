@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats  # type: ignore[import-untyped]
 
-from tests.evaluation.significance import corrected_t_test, holm
+from tests.evaluation.reporting.significance import corrected_t_test, holm
 
 DIFFERENCES = [0.12, 0.08, 0.15, 0.05, 0.11, 0.09, 0.13, 0.02, 0.10, 0.07]
 FOLD_IN_FIVE = 0.25
