@@ -3,7 +3,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 
 import click
@@ -56,10 +55,8 @@ def test_help_imports_no_room() -> None:
         "heavy = {'faust', 'xgboost', 'lightgbm', 'numba', 'numpy', 'confluent_kafka'} & set(sys.modules)\n"
         "sys.exit(str(heavy) if heavy else 0)"
     )
-    began = time.monotonic()
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    assert time.monotonic() - began < 5
 
 
 def test_an_unknown_command_is_a_wrong_usage() -> None:

@@ -81,11 +81,11 @@ class WorkerProcess:
         self.process.kill()
         self.wait()
 
-    def stop(self) -> int:
+    def stop(self, *, timeout_s: float = STOP_S) -> int:
         """End it as an orchestrator does, and return its exit code."""
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGTERM)
-        return self.wait(STOP_S)
+        return self.wait(timeout_s)
 
     def wait(self, timeout_s: float = WAIT_S) -> int:
         """Wait for its end, and return its exit code."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -92,9 +91,7 @@ def test_the_committed_offset_never_passes_an_unfinished_decision(
         worker = here.worker()
         worker.until("decision.ended", count=7)
         wait_until(lambda: here.committed() == {0: 3}, what="three committed", timeout_s=10)
-        began = time.monotonic()
-        assert worker.stop() == 0
-        assert time.monotonic() - began < 15
+        assert worker.stop(timeout_s=15) == 0
         assert here.committed() == {0: 3}
         here.publish(toy_lender(tmp_path / "later", version="later"))
         here.worker()
