@@ -78,8 +78,8 @@ def publish_bundle(
     given; RedisUnavailable, also when it has no memory left.
     """
     if not CHUNK_BYTES_MIN <= chunk_bytes <= CHUNK_BYTES_MAX:
-        msg = f"chunk_bytes must be {CHUNK_BYTES_MIN} to {CHUNK_BYTES_MAX}"
-        raise ValueError(msg)
+        message = f"chunk_bytes must be {CHUNK_BYTES_MIN} to {CHUNK_BYTES_MAX}"
+        raise ValueError(message)
     manifest = (bundle_dir / MANIFEST_FILE).read_bytes()
     bundle_sha256 = hashlib.sha256(manifest).hexdigest()
     files = _files(manifest)
@@ -95,8 +95,8 @@ def publish_bundle(
                 if progress:
                     progress(done, total)
             if digest.hexdigest() != file.sha256 or content.read(1):
-                msg = f"{bundle_dir / file.path} is not what its manifest says; build or fetch the bundle again"
-                raise CorruptionError(msg)
+                message = f"{bundle_dir / file.path} is not what its manifest says; build or fetch the bundle again"
+                raise CorruptionError(message)
     with redis_errors("publishing a manifest"):
         client.hset(
             _manifest_key(bundle_sha256), mapping={"manifest": manifest, "chunk_bytes": str(chunk_bytes).encode()}
@@ -152,8 +152,8 @@ def flip_pointer(client: redis.Redis, model_id: str, published: ModelPublished, 
     `epoch` is the offset of the publication on `models`. Returns whether the pointer moved. Raises: RedisUnavailable.
     """
     if not 0 <= epoch <= EPOCH_MAX:
-        msg = f"an epoch is an offset, 0 to {EPOCH_MAX}"
-        raise ValueError(msg)
+        message = f"an epoch is an offset, 0 to {EPOCH_MAX}"
+        raise ValueError(message)
     record = encode("ModelPublished", cast("Mapping[str, Any]", published))
     with redis_errors("flipping a pointer"):
         return bool(client.eval(_FLIP, 1, _pointer_key(model_id), str(epoch), record))
@@ -199,16 +199,16 @@ def _files(manifest: bytes) -> list[_File]:
     Raises: CorruptionError when the manifest is none, or would reach outside.
     """
     if len(manifest) > MANIFEST_BYTES_MAX:
-        msg = f"the bundle's manifest is larger than {MANIFEST_BYTES_MAX} bytes; build the bundle again"
-        raise CorruptionError(msg)
+        message = f"the bundle's manifest is larger than {MANIFEST_BYTES_MAX} bytes; build the bundle again"
+        raise CorruptionError(message)
     try:
         entries: Any = json.loads(manifest)["files"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        msg = "the bundle's manifest is none of ours; build the bundle again"
-        raise CorruptionError(msg) from error
+        message = "the bundle's manifest is none of ours; build the bundle again"
+        raise CorruptionError(message) from error
     if not are_files(entries):
-        msg = "the bundle's manifest names a file outside the bundle or without a digest; build the bundle again"
-        raise CorruptionError(msg)
+        message = "the bundle's manifest names a file outside the bundle or without a digest; build the bundle again"
+        raise CorruptionError(message)
     return [_File(path, entry["sha256"], entry["bytes"]) for path, entry in sorted(entries.items())]
 
 
@@ -219,11 +219,13 @@ def _put(client: redis.Redis, key: str, piece: bytes) -> None:
         client.set(key, piece)
         back = client.get(key)
     if back is None:
-        msg = f"Redis dropped {key} at once: it evicts (maxmemory too small?), or somebody forgets this bundle just now"
-        raise RedisUnavailable(msg)
+        message = (
+            f"Redis dropped {key} at once: it evicts (maxmemory too small?), or somebody forgets this bundle just now"
+        )
+        raise RedisUnavailable(message)
     if back != piece:
-        msg = f"Redis gave back other bytes than it was given for {key}"
-        raise CorruptionError(msg)
+        message = f"Redis gave back other bytes than it was given for {key}"
+        raise CorruptionError(message)
 
 
 def _fetch_file(client: redis.Redis, bundle_sha256: str, file: _File, chunk_bytes: int, whole: Path) -> bool:
@@ -250,8 +252,8 @@ def _is_there(into: Path, bundle_sha256: str) -> bool:
     manifest = into / MANIFEST_FILE
     if manifest.is_file() and hashlib.sha256(manifest.read_bytes()).hexdigest() == bundle_sha256:
         return True
-    msg = f"{into} exists and is not the bundle {bundle_sha256[:12]}; remove it"
-    raise CorruptionError(msg)
+    message = f"{into} exists and is not the bundle {bundle_sha256[:12]}; remove it"
+    raise CorruptionError(message)
 
 
 def _corrupt(key: str) -> bool:

@@ -31,7 +31,6 @@ class ModelTable:
     """
 
     def __init__(self) -> None:
-        """Empty."""
         self._lock = threading.Lock()
         self._by_key: dict[bytes, PublicationAtEpoch] = {}
         self._by_version: dict[tuple[str, str], list[PublicationAtEpoch]] = {}

@@ -1,4 +1,4 @@
-"""Clients of Redis and Kafka from plain parameters, whose failures are typed errors that say which dependency is away."""
+"""Redis and Kafka clients from plain parameters. Failures are typed errors that name the unavailable dependency."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def redis_client(url: str, *, timeout_s: float, tls_ca_file: str | None = None) 
             **options,
         )
     except (ValueError, TypeError) as error:
-        msg = "the Redis URL is unusable; expected redis://host:port/number, rediss:// or unix://"
-        raise ConfigurationError(msg) from error
+        message = "the Redis URL is unusable; expected redis://host:port/number, rediss:// or unix://"
+        raise ConfigurationError(message) from error
 
 
 @contextmanager
@@ -47,8 +47,8 @@ def redis_errors(doing: str) -> Iterator[None]:
     try:
         yield
     except redis.RedisError as error:
-        msg = f"Redis failed while {doing}: {type(error).__name__}: {error}"
-        raise RedisUnavailable(msg) from error
+        message = f"Redis failed while {doing}: {type(error).__name__}: {error}"
+        raise RedisUnavailable(message) from error
 
 
 def reach_redis(client: redis.Redis) -> None:
@@ -84,5 +84,5 @@ def groupless_consumer(configuration: Mapping[str, Any]) -> Consumer:
             }
         )
     except (KafkaException, ValueError, TypeError) as error:
-        msg = f"librdkafka refuses the Kafka settings: {error}"
-        raise ConfigurationError(msg) from error
+        message = f"librdkafka refuses the Kafka settings: {error}"
+        raise ConfigurationError(message) from error

@@ -123,8 +123,8 @@ class Counters(Collector):
         self._series: dict[str, _Series] = {}
         for meter in (*OF_EVERY_PART, *meters):
             if meter.name in self._series or (meter.kind == "counter") != meter.name.endswith("_total"):
-                msg = f"{meter.name}: a name is given once, and a counter's ends in _total"
-                raise ValueError(msg)
+                message = f"{meter.name}: a name is given once, and a counter's ends in _total"
+                raise ValueError(message)
             self._series[meter.name] = series = _Series(meter)
             for labels in meter.known or (() if meter.labels else ((),)):
                 self._start(series, labels)
@@ -232,8 +232,8 @@ class Counters(Collector):
         """Make room for a label set where there is none yet; return the one to count it under."""
         meter = series.meter
         if len(labels) != len(meter.labels):
-            msg = f"{meter.name} has the labels {meter.labels}"
-            raise KeyError(msg)
+            message = f"{meter.name} has the labels {meter.labels}"
+            raise KeyError(message)
         labels = tuple(map(shown, labels))
         there: Mapping[Labels, object] = series.spreads if meter.kind == "histogram" else series.numbers
         if labels not in there and len(there) >= meter.series_max:

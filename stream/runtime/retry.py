@@ -1,4 +1,4 @@
-"""How long an outage is waited out: growing pauses with a bound each, and a bound in all."""
+"""Waits out outages with exponential backoff: each pause is bounded, and so is the total."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from stream.errors import DependencyError
 
 FIRST_PAUSE_S: Final = 0.05
 Result = TypeVar("Result")
-STEP_S: Final = 0.1  # a pause notices within this that it is called off
+STEP_S: Final = 0.1  # a pause notices an abandonment within this time
 
 
 class Abandoned(Exception):
-    """A stop or a rebalance ends the waiting: nothing is acked, and all of it will be read again."""
+    """A stop or a rebalance ended the wait: nothing is acked, and the batch will be read again."""
 
 
 class StopRequested:
@@ -31,7 +31,7 @@ class StopRequested:
         self._since_s: float | None = None
 
     def __call__(self) -> bool:
-        """Ask."""
+        """Whether the stop has lasted `drain_s`."""
         if not self._suspended():
             self._since_s = None
             return False
@@ -41,10 +41,10 @@ class StopRequested:
 
 
 class Retry:
-    """The waiting of one batch. Each failed try pauses twice as long as the one before, up to `pause_max_s`.
+    """Backoff for one batch. Each failed try pauses twice as long as the one before, up to `pause_max_s`.
 
     `total_s` bounds the time from the first pause on; `progress` starts it anew. `abandoned` is asked before and during
-    each pause; `told` hears of each, and how long the outage has lasted.
+    each pause; `on_wait` is called at each one with the error and the outage's length so far in seconds.
     """
 
     def __init__(
@@ -53,15 +53,14 @@ class Retry:
         total_s: float,
         pause_max_s: float,
         abandoned: Callable[[], bool] = lambda: False,
-        told: Callable[[DependencyError, float], None] = lambda _error, _waited_s: None,
+        on_wait: Callable[[DependencyError, float], None] = lambda _error, _waited_s: None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] | None = None,
     ) -> None:
-        """Nothing is waited for yet."""
         self._total_s = total_s
         self._pause_max_s = pause_max_s
         self._abandoned = abandoned
-        self._told = told
+        self._on_wait = on_wait
         self._clock = clock
         self._sleep = sleep or threading.Event().wait
         self._since: float | None = None
@@ -83,7 +82,7 @@ class Retry:
         left_s = min(self._next_s, self._total_s - waited_s)
         self._next_s = min(2 * self._next_s, self._pause_max_s)
         self.pauses += 1
-        self._told(error, waited_s)
+        self._on_wait(error, waited_s)
         while left_s > 0:
             self.check()
             step_s = min(left_s, STEP_S)

@@ -129,7 +129,6 @@ class Answerer:
         framing: Framing,
         topics: Settings,
     ) -> None:
-        """Compose."""
         self._framing = framing
         self._topics = topics
         self._table = table
@@ -163,7 +162,7 @@ class Answerer:
         timer = StageTimer()
         try:
             decision = self._read(record)
-            timer.lap("decode")
+            timer.record_stage("decode")
             return self._answered(decision, record, timer)
         except SchemaUnavailable as unread:
             return Waiting(decision_id=None, model_id=None, model_version=None, error=unread)
@@ -207,11 +206,11 @@ class Answerer:
             raise CorruptionError(reason)
         published = self._table.resolve(decision.model_id, decision.model_version, decision.event_time_ms).published
         model = self._models.model(published)
-        timer.lap("resolve")
+        timer.record_stage("resolve")
         found = answer(decision, model)
-        timer.lap("answer")
+        timer.record_stage("answer")
         audit, recommendation = self._encoded(decision, found, record)
-        timer.lap("encode")
+        timer.record_stage("encode")
         return Answered(
             decision_id=decision.decision_id,
             digest=digest,
