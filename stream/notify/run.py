@@ -235,7 +235,7 @@ class NotifierProcess:
             total_s=self._service.outage_max_s,
             pause_max_s=self._service.retry_delay_max_s,
             abandoned=lambda: self._deadlines.is_over or (partition is not None and partition not in reading.owned),
-            told=told,
+            on_wait=told,
             sleep=sleep,
         )
 

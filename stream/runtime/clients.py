@@ -1,4 +1,4 @@
-"""Clients of Redis and Kafka from plain parameters, whose failures are typed errors that say which dependency is away."""
+"""Redis and Kafka clients from plain parameters. Failures are typed errors that name the unavailable dependency."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How clients are told to reach Kafka and Redis: librdkafka's property names for the one, redis-py's URL for the other."""
+"""Builds Kafka, Redis and schema registry clients from the settings."""
 
 from __future__ import annotations
 

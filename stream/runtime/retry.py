@@ -44,7 +44,7 @@ class Retry:
     """The waiting of one batch. Each failed try pauses twice as long as the one before, up to `pause_max_s`.
 
     `total_s` bounds the time from the first pause on; `progress` starts it anew. `abandoned` is asked before and during
-    each pause; `told` hears of each, and how long the outage has lasted.
+    each pause; `on_wait` hears of each, and how long the outage has lasted.
     """
 
     def __init__(
@@ -53,14 +53,14 @@ class Retry:
         total_s: float,
         pause_max_s: float,
         abandoned: Callable[[], bool] = lambda: False,
-        told: Callable[[DependencyError, float], None] = lambda _error, _waited_s: None,
+        on_wait: Callable[[DependencyError, float], None] = lambda _error, _waited_s: None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] | None = None,
     ) -> None:
         self._total_s = total_s
         self._pause_max_s = pause_max_s
         self._abandoned = abandoned
-        self._told = told
+        self._on_wait = on_wait
         self._clock = clock
         self._sleep = sleep or threading.Event().wait
         self._since: float | None = None
@@ -82,7 +82,7 @@ class Retry:
         left_s = min(self._next_s, self._total_s - waited_s)
         self._next_s = min(2 * self._next_s, self._pause_max_s)
         self.pauses += 1
-        self._told(error, waited_s)
+        self._on_wait(error, waited_s)
         while left_s > 0:
             self.check()
             step_s = min(left_s, STEP_S)

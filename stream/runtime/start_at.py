@@ -1,4 +1,4 @@
-"""Where a group begins to read what it has never read: named by a person, never by a default."""
+"""Where a consumer group with no committed offset starts: always chosen by an operator, never by default."""
 
 from __future__ import annotations
 

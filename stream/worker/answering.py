@@ -161,7 +161,7 @@ class Answerer:
         timer = StageTimer()
         try:
             decision = self._read(record)
-            timer.lap("decode")
+            timer.record_stage("decode")
             return self._answered(decision, record, timer)
         except SchemaUnavailable as unread:
             return Waiting(decision_id=None, model_id=None, model_version=None, error=unread)
@@ -205,11 +205,11 @@ class Answerer:
             raise CorruptionError(message)
         published = self._table.resolve(decision.model_id, decision.model_version, decision.event_time_ms).published
         model = self._models.model(published)
-        timer.lap("resolve")
+        timer.record_stage("resolve")
         found = answer(decision, model)
-        timer.lap("answer")
+        timer.record_stage("answer")
         audit, recommendation = self._encoded(decision, found, record)
-        timer.lap("encode")
+        timer.record_stage("encode")
         return Answered(
             decision_id=decision.decision_id,
             digest=digest,

@@ -1,4 +1,4 @@
-"""Asks the brokers for a sign of life every few seconds, so that an outage is told of while nothing is written either."""
+"""Pings the brokers every few seconds, so that an outage is reported even while nothing is being written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How Faust is told to reach Kafka: the same settings as in `connections`, as Faust's credentials."""
+"""Builds Faust's Kafka credentials from the settings that `connections` uses."""
 
 from __future__ import annotations
 

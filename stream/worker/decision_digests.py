@@ -1,4 +1,4 @@
-"""Which content a decision_id came with, remembered in Redis for a stated time: the first content wins."""
+"""Remembers in Redis, for a limited time, the content first seen under each decision_id: the first content wins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All that a worker counts and measures: what each number means, and where those come from that it is asked for."""
+"""The worker's metrics: their meanings, and the sources of the gauges read on demand."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ class Pipeline:
             total_s=self._settings.outage_max_s,
             pause_max_s=self._settings.retry_delay_max_s,
             abandoned=StopRequested(self._suspended, self._settings.drain_s),
-            told=self._tell_of_outage,
+            on_wait=self._tell_of_outage,
         )
         try:
             await asyncio.to_thread(self._answer_and_deliver, batch, retry)

@@ -1,4 +1,4 @@
-"""Composes the worker from its settings and runs it until it is told to stop or cannot go on."""
+"""Composes the worker from its settings and runs it until a stop signal or a fatal error."""
 
 from __future__ import annotations
 

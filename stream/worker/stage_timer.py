@@ -1,4 +1,4 @@
-"""A stopwatch that goes along with one decision and notes how long each stage took."""
+"""Times each stage of one decision."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class StageTimer:
         self.stages_s: dict[str, float] = {}
         self._since_s = time.perf_counter()
 
-    def lap(self, stage: str) -> None:
-        """A stage ends, and the next begins."""
+    def record_stage(self, stage: str) -> None:
+        """Record the time since the previous stage ended as `stage`."""
         now_s = time.perf_counter()
         self.stages_s[stage] = now_s - self._since_s
         self._since_s = now_s

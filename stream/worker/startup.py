@@ -1,4 +1,4 @@
-"""What must be true before the worker starts: brokers, topics and their limits, Redis. Each wait has its bound."""
+"""Checks brokers, topics, size limits, Redis and the registry before the worker starts. Every wait is bounded."""
 
 from __future__ import annotations
 

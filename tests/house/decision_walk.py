@@ -31,7 +31,7 @@ from stream.worker.pipeline import Pipeline
 from tests.models.test_model_table import published
 from tests.service.lender import toy_lender
 from tests.worker.fakes import Book, FakeDelivery, inbound
-from tests.worker.test_outcomes import Memory, Models
+from tests.worker.test_answering import Memory, Models
 
 PACKAGE: Final = str(Path(__file__).resolve().parents[2] / "stream") + "/"
 BYTES_MAX: Final = 10_000_000
@@ -49,7 +49,7 @@ class Walk:
     def __call__(self, frame: FrameType, event: str, returned: Any) -> None:
         """Be a profiler, as `sys.setprofile` takes it."""
         code = frame.f_code
-        if event not in ("call", "return") or not code.co_filename.startswith(PACKAGE):
+        if event not in ("call", "return") or not PACKAGE or not code.co_filename.startswith(PACKAGE):
             return
         with self._lock:
             if event == "return":

@@ -24,7 +24,7 @@ from stream.worker.decision_log import DecisionLog
 from stream.worker.metrics import worker_counters
 from tests.service.lender import Lender
 from tests.worker.fakes import inbound
-from tests.worker.test_outcomes import Models, answerer
+from tests.worker.test_answering import Models, answerer
 
 VALUE_MARK = "7316440"  # every value below has it, whatever its type
 WORDS = st.text(max_size=20).map(lambda text: f"{text}{VALUE_MARK}{text}")

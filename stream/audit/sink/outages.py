@@ -41,7 +41,7 @@ class Outages:
             total_s=settings.outage_max_s,
             pause_max_s=settings.retry_delay_max_s,
             abandoned=StopRequested(self._stopped, settings.drain_s),
-            told=_told,
+            on_wait=_told,
         )
         while True:
             self.expect_soon()

@@ -170,7 +170,7 @@ def test_a_fault_of_ours_is_a_retryable_refusal_without_its_text(toy: Lender, mo
     outcome = only(answerer(models), read(toy.decision(toy.declined(1)[0])))
     assert isinstance(outcome, Refused)
     assert (outcome.error.reason, outcome.error.retryable) == ("UnexpectedFault", True)
-    assert "KeyError at test_outcomes.py" in str(outcome.error)
+    assert "KeyError at test_answering.py" in str(outcome.error)
     assert "1234" not in str(outcome.error)
 
 
