@@ -17,7 +17,7 @@ from stream.forest.cells import Cells
 from stream.recourse.comparators.leaf_matrix import LeafMatrix, without_no_record
 from stream.recourse.rules.feature_rule import FeatureRule, Mutability
 from stream.recourse.rules.features import FeatureRules, rules_together
-from stream.recourse.rules.units import Dependent, Link, Unit
+from stream.recourse.rules.units import Dependent, Follower, Unit
 from stream.recourse.space.person_reach import PersonReach, cell_targets_of, person_reach
 from tests.strategies import feature_rules, halves
 
@@ -116,7 +116,7 @@ class Person:
     def depends(self, driver: int, one: Dependent, at: float) -> float:
         """What a dependent is when its driver is at a value: by fractions of the decimals, the greater of equally near steps."""
         x, rule = Fraction(repr(at)), self.rules.rules[one.j]
-        if isinstance(one, Link):
+        if isinstance(one, Follower):
             own, start = (Fraction(repr(float(self.row[j]))) for j in (one.j, driver))
             y = own + Fraction(repr(one.factor)) * (x - start)
         else:
@@ -155,7 +155,9 @@ class Person:
             for k in range(math.ceil((-WINDOW - start) / step), math.floor((WINDOW - start) / step) + 1)
         ]
         for x in sorted(points, key=lambda x: (abs(x - own), x)):
-            if x == own or (x <= 0 and any(not isinstance(d, Link) and not d.driver_above for d in unit.dependents)):
+            if x == own or (
+                x <= 0 and any(not isinstance(d, Follower) and not d.driver_above for d in unit.dependents)
+            ):
                 continue
             found = {unit.driver: x} | {d.j: self.depends(unit.driver, d, x) for d in unit.dependents}
             if all(to == self.row[j] or self.permits(j, to) for j, to in found.items()):

@@ -16,32 +16,36 @@ NUMBERS = (
     "epsilon", "beta", "action_cost", "mid_surplus", "mid_surplus_price", "far_surplus",
     "far_surplus_price", "far_reserve", "far_reserve_price", "far_distance_price",
 )  # fmt: skip
-NEAREST_KEYS = 3  # told of for one that is not known
-KEY_COMPARED_MAX = 64  # characters of it; longer ones are no slip of a pen
+NEAREST_KEYS = 3  # suggestions for an unknown key
+KEY_COMPARED_MAX = 64  # characters of it that are compared; a longer key is no typing error
 DOUBLE_BELOW = 2.0**1023  # TOML holds integers that no double does
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """The settings of one revision of a published model."""
+    """The settings of one revision of a published model.
+
+    Units and effects: docs/recourse.md, "policy.toml". `make evaluation` measures what the defaults of the tiers buy, and
+    tests/evaluation/sweep.py what mid_surplus, far_surplus with far_reserve, and far_distance_price buy at other values.
+    """
 
     approve: Literal["above", "below"] = "above"  # which side of the threshold is approved; PD models approve below
     epsilon: float = 0.0  # surplus in margin that a comparator must have past the cutoff (paper, Eligibility)
-    beta: float = 1.0  # weight of the feature distance in the ranking (paper, Ranking)
-    action_cost: float = 0.12  # price of each action beside its effort, in scales: keeps lists short
-    # Margin past the cutoff, in deviations between models, that a target should have with each shadow (without any,
-    # with the model itself), and the price, in scales, of one that they are short of on average:
+    beta: float = 1.0  # per scale: weight of the feature distance in the ranking (paper, Ranking)
+    action_cost: float = 0.12  # scales: price of each action beside its effort; keeps lists short
+    # How far past the cutoff a target should be, in deviations between models, with each shadow (without shadows, with
+    # the model itself); and the price, in scales per deviation, of falling short of that on average.
     mid_surplus: float = 2.5
     mid_surplus_price: float = 3.0
     far_surplus: float = 1.3
     far_surplus_price: float = 3.5
-    far_reserve: float = 7.0  # wished for besides, where lasting is cheap: its price is
-    far_reserve_price: float = 1.8  # this, divided by what mid's target costs
-    far_distance_price: float = 3.4  # of one scale of distance to accepted people, where these lie one scale apart
+    far_reserve: float = 7.0  # deviations; wanted on top where robustness is cheap
+    far_reserve_price: float = 1.8  # scales per deviation, divided by the cost of mid's target
+    far_distance_price: float = 3.4  # scales per scale of distance to accepted people, where these lie one apart
     scale: Scale = "guarded"  # what counts as one in efforts and the ranking; the paper's is "deviation"
     band_size: int = 256  # rows of the cutoff band that reasons are measured against
-    expiry_days: int = 90  # event_time + this: until when a recommendation may be acted on
-    notice_days: int = 30  # event_time + this: when notice is due (12 CFR 1002.9(a)(1))
+    expiry_days: int = 90  # days after event_time: until when a recommendation may be acted on
+    notice_days: int = 30  # days after event_time: when notice is due (12 CFR 1002.9(a)(1))
     reference_key_id: str = "bundle"  # names the key behind the opaque comparator references
 
     @property

@@ -15,7 +15,7 @@ from stream.recourse.rules.feature_table import refusal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class Follower:
     """Feature j moves by `factor` times what its driver moves by."""
 
     j: int
@@ -32,7 +32,7 @@ class Ratio:
     driver_above: bool
 
 
-Dependent: TypeAlias = Link | Ratio
+Dependent: TypeAlias = Follower | Ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class _Finding:
                 groups.setdefault(rule.group, []).append(j)
             elif rule.follows is not None:
                 driver = self._named(rule, "follows", rule.follows)
-                lines.setdefault(driver, []).append(Link(j=j, factor=rule.factor))
+                lines.setdefault(driver, []).append(Follower(j=j, factor=rule.factor))
             elif rule.ratio_of is not None:
                 driver, ratio = self._ratio(j, rule, rule.ratio_of)
                 lines.setdefault(driver, []).append(ratio)

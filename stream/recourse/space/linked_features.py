@@ -28,7 +28,7 @@ from stream.recourse.rules.formulas import (
     whole_of_text,
     wholes,
 )
-from stream.recourse.rules.units import Dependent, Link, Unit
+from stream.recourse.rules.units import Dependent, Follower, Unit
 from stream.recourse.space.applicant import Applicant, UnitMember
 from stream.recourse.space.target_values import grid_origin, past_sentinels
 
@@ -83,7 +83,7 @@ class LinkedFeatures:
         driver = self.members[self.driver].j
         needed = {driver}
         for one in self.dependents:
-            if isinstance(one, Link):
+            if isinstance(one, Follower):
                 needed.add(one.j)
                 continue
             needed.add(one.other)
@@ -98,9 +98,9 @@ class LinkedFeatures:
     def _formula(self, one: Dependent, row: NDArray[np.float64]) -> Formula:
         rule = self.rules.rules[one.j]
         return Formula(
-            kind="link" if isinstance(one, Link) else "above" if one.driver_above else "below",
+            kind="link" if isinstance(one, Follower) else "above" if one.driver_above else "below",
             factor=exact(one.factor),
-            own=exact(float(row[one.j if isinstance(one, Link) else one.other])),
+            own=exact(float(row[one.j if isinstance(one, Follower) else one.other])),
             start=exact(float(row[self.members[self.driver].j])),
             origin=grid_origin(rule) if rule.step is not None else exact(0.0),
             step=None if rule.step is None else exact(rule.step),

@@ -8,7 +8,7 @@ import pytest
 
 from stream.errors import ConfigurationError
 from stream.recourse.rules.features import read_features
-from stream.recourse.rules.units import Link, Ratio, Unit
+from stream.recourse.rules.units import Follower, Ratio, Unit
 
 NAMES = ("a", "b", "c", "d")
 
@@ -29,7 +29,7 @@ RATIO = 'ratio_of = ["a", "b"]\nmoves = "a"'
 def test_what_moves_together_is_read() -> None:
     """Given a group, a link and a ratio, each is read with its factor, and units stand in the order of their features."""
     assert units(d='group = "g"', b='group = "g"') == (Unit(members=(1, 3)),)
-    assert units(c=FOLLOW) == (Unit(members=(0, 2), driver=0, dependents=(Link(j=2, factor=0.5),)),)
+    assert units(c=FOLLOW) == (Unit(members=(0, 2), driver=0, dependents=(Follower(j=2, factor=0.5),)),)
     ratio = Ratio(j=3, factor=100.0, other=0, driver_above=False)
     found = units(d='ratio_of = ["a", "b"]\nmoves = "b"\nratio_factor = 100')
     assert found == (Unit(members=(1, 3), driver=1, dependents=(ratio,)),)
