@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from stream.audit.sources import Found
-from stream.audit.stray_files import Broken
+from stream.audit.stray_files import ArchiveFault
 from stream.audit.verify.body import verify
 from stream.canonical import canonical_json, sha256
 from stream.errors import PoisonError
@@ -36,10 +36,10 @@ class Tally:
     told: Seen = field(default_factory=Seen, repr=False)  # what a bundle says of itself -> its hash, where
 
 
-def check(found: Iterable[Found | Broken], tally: Tally, model: PublishedModel | None = None) -> Iterator[str]:
+def check(found: Iterable[Found | ArchiveFault], tally: Tally, model: PublishedModel | None = None) -> Iterator[str]:
     """Check records one by one, counting in `tally`; yields one line per fault, and the same of one record once."""
     for one in found:
-        if isinstance(one, Broken):
+        if isinstance(one, ArchiveFault):
             tally.broken += 1
             yield f"{one.where}: {one.fault}"
             continue

@@ -34,7 +34,7 @@ METERS: Final = (
 )
 
 
-class Telling:
+class SinkMetrics:
     """Numbers of one sink."""
 
     def __init__(self, totals: Totals, gauges: Mapping[str, Callable[[], float]]) -> None:

@@ -22,7 +22,7 @@ TOPIC_ID_WAIT_S: Final = 10.0
 
 
 @contextmanager
-def held_back() -> Iterator[list[str]]:
+def librdkafka_log_captured() -> Iterator[list[str]]:
     """Keep what librdkafka logs from the log meanwhile, and give it: an error's one line is to say it, and nothing beside."""
     said: list[str] = []
 
