@@ -13,7 +13,7 @@ from stream.canonical import canonical_json, sha256
 from stream.errors import PoisonError
 from stream.recourse.answer import answer
 from stream.recourse.model import PublishedModel
-from stream.runtime.scratch_index import Seen
+from stream.runtime.scratch_index import ScratchIndex
 from stream.wire.decisions import decision_of
 
 BUNDLE_CONSTANTS: Final = (
@@ -32,8 +32,10 @@ class Tally:
     broken: int = 0  # faults of an archive that are none of a record
     duplicates: int = 0  # further records of one answer, equal to the first in body
     answered_again: int = 0  # records that the given bundle was asked about once more
-    answers: Seen = field(default_factory=Seen, repr=False)  # answer -> body hash, where
-    told: Seen = field(default_factory=Seen, repr=False)  # what a bundle says of itself -> its hash, where
+    answers: ScratchIndex = field(default_factory=ScratchIndex, repr=False)  # answer -> body hash, where
+    told: ScratchIndex = field(
+        default_factory=ScratchIndex, repr=False
+    )  # what a bundle says of itself -> its hash, where
 
 
 def check(found: Iterable[Found | ArchiveFault], tally: Tally, model: PublishedModel | None = None) -> Iterator[str]:

@@ -16,7 +16,7 @@ from stream.replay.fence import FencedDelivery, ReplayTopics, replay_topics
 from stream.replay.judge.answered import answered_in
 from stream.replay.judge.models import Models, Published, open_given
 from stream.replay.judge.modes import Backfill, Judge, Mode, Reproduce, WhatIf
-from stream.replay.judge.repeats import Seen
+from stream.replay.judge.repeats import SeenRecords
 from stream.replay.outputs import ANSWERS, REFUSED, Judged, ToFiles, ToTopics, WritesChunks
 from stream.replay.own_topics import prepare_topics
 from stream.replay.pace import Pace, Progress, ProgressCount
@@ -135,7 +135,7 @@ class _Work:
             progress_count = ProgressCount(
                 progress, before=before, total=sum(chunk.end - chunk.first for chunk in chunks)
             )
-            with Seen() as seen:
+            with SeenRecords() as seen:
                 judge = Judge(
                     self._mode(state, models),
                     framing=self.framing,
@@ -174,7 +174,12 @@ class _Work:
         return Published(table=table, shelf=shelf)
 
     def _do_chunks(
-        self, chunks: Sequence[Chunk], left: Sequence[Chunk], judge: Judge, seen: Seen, progress_count: ProgressCount
+        self,
+        chunks: Sequence[Chunk],
+        left: Sequence[Chunk],
+        judge: Judge,
+        seen: SeenRecords,
+        progress_count: ProgressCount,
     ) -> None:
         writers, pace = self._writers(), Pace(self.request.speed)
         begun, to_do = iter(chunks), frozenset(left)

@@ -26,7 +26,7 @@ from stream.replay.judge.applicant_view import (
     words_of,
 )
 from stream.replay.judge.models import Models
-from stream.replay.judge.repeats import Seen, keys_of
+from stream.replay.judge.repeats import SeenRecords, keys_of
 from stream.replay.judge.verdict import (
     OF_A_REPLAY,
     OUTSIDE,
@@ -59,7 +59,9 @@ class Mode(Protocol):
 class Judge:
     """Looks into records, holds them to the window and to those before, and asks the mode about what is left."""
 
-    def __init__(self, mode: Mode, *, framing: Framing, window: Window, decision_bytes_max: int, seen: Seen) -> None:
+    def __init__(
+        self, mode: Mode, *, framing: Framing, window: Window, decision_bytes_max: int, seen: SeenRecords
+    ) -> None:
         """`seen`: the records before the next; each record judged is noted there."""
         self._mode = mode
         self._seen = seen
