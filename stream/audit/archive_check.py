@@ -55,7 +55,7 @@ class NamedFile:
 
 @dataclass(slots=True, kw_only=True)
 class ArchiveExtent:
-    """How much archive there was."""
+    """Counts of what an archive holds."""
 
     ranges: int = 0
     whole: int = 0

@@ -38,7 +38,7 @@ STRAY: Final = "is a file that no range of the archive names: readers would coun
 
 @dataclass(frozen=True, slots=True)
 class ArchiveFault:
-    """A promise of the archive that does not hold: where, and what is wrong."""
+    """A broken promise of the archive: where, and what is wrong."""
 
     where: str
     fault: str

@@ -28,7 +28,7 @@ REPLAY_MARK: Final = ".replay."
 
 @dataclass(slots=True, kw_only=True)
 class RedriveTotals:
-    """What became of the letters: `sent`, and how many were left, by why."""
+    """Letters sent, and letters left by reason."""
 
     sent: int = 0
     left: Counter[str] = field(default_factory=Counter)

@@ -60,7 +60,7 @@ class Totals:
     seconds_keeping: float = 0.0
 
     def counts(self) -> dict[str, int]:
-        """The numbers that the log and the command tell, by name."""
+        """Return the numbers that the log and the command report, by name."""
         return {
             "records": self.records,
             "unreadable": self.unreadable,
@@ -166,20 +166,20 @@ class PartitionWork:
         self._settle()
 
     def reached(self, until: int) -> None:
-        """Take notice that the topic holds nothing more below an offset. Raises: as `take`."""
+        """Note that the topic holds nothing more below an offset. Raises: as `take`."""
         while self.seek_to is None and until > self.position:
             self._range.reached(until)
             self._settle()
 
     def keep_tail(self, *, now: bool = False) -> None:
-        """Show what is there of the last range, when its time has come, or now. Raises: as `take`."""
+        """Write the tail of the last range when it is due, or `now`. Raises: as `take`."""
         if self._range.ahead and (now or self._due()):
             self._keep()
         elif now:
             self.patiently(self._check_still_there)
 
     def close(self) -> None:
-        """Let go of what it holds on this host; what is not whole will be read again."""
+        """Free the local spool; an unfinished range will be read again."""
         if self._open is not None:
             self._open.close()
 
@@ -341,7 +341,7 @@ class PartitionWork:
 
 
 def missing_of(first: int, end: int, there: Mapping[int, Holding], length: int) -> list[tuple[int, int]]:
-    """Give the spans [from, to) of `first` to `end` that are in no range of an archive but the first, which lacks them."""
+    """Return the spans [from, to) within `first` to `end` that no range of the archive holds; the first range lacks them."""
     spans: list[tuple[int, int]] = []
     own = first - first % length
     at = first

@@ -35,7 +35,7 @@ METERS: Final = (
 
 
 class SinkMetrics:
-    """Numbers of one sink."""
+    """Metrics of one sink, and its progress log line."""
 
     def __init__(self, totals: Totals, gauges: Mapping[str, Callable[[], float]]) -> None:
         """`totals` are read as they stand; `gauges` are asked at each scrape."""

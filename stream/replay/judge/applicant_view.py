@@ -1,4 +1,4 @@
-"""What an applicant is told, and the numbers behind it that no letter has: both compared between two answers."""
+"""What an applicant sees of an answer, and the numbers behind it that no letter shows; compares both."""
 
 from __future__ import annotations
 

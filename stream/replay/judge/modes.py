@@ -57,7 +57,7 @@ class Mode(Protocol):
 
 
 class Judge:
-    """Looks into records, holds them to the window and to those before, and asks the mode about what is left."""
+    """Reads records, drops those outside the window and repeats, and asks the mode about the rest."""
 
     def __init__(
         self, mode: Mode, *, framing: Framing, window: Window, decision_bytes_max: int, seen: SeenRecords
