@@ -1,7 +1,6 @@
-"""What comes in and what goes out: the decision, and the shapes of the records. Frozen or typed, no behaviour.
+"""The decision that comes in, and the shapes of the records that go out. No behaviour.
 
-Outgoing records are JSON-shaped dictionaries: their canonical form *is* JSON (RFC 8785), and the audit is compared by it.
-`schemas/` holds the same in Avro. An exact integer is a decimal string, a time is RFC 3339 with milliseconds and Z.
+Records are JSON-shaped dictionaries; `schemas/` has them in Avro. An exact integer is a decimal string, a time RFC 3339.
 """
 
 from __future__ import annotations

@@ -42,20 +42,20 @@ from stream.audit.archive.read import marker_of, opened
 from stream.audit.archive.rows import ReadRow, read_rows, row_from
 from stream.audit.archive.target import Target
 from stream.audit.sources import Found
-from stream.audit.stray_files import SETTLE_S, SETTLE_TRIES, Broken, StrayFiles
+from stream.audit.stray_files import SETTLE_S, SETTLE_TRIES, ArchiveFault, StrayFiles
 from stream.errors import ArchiveDamaged
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedFile:
     """A file that the archive itself names."""
 
     path: str
 
 
 @dataclass(slots=True, kw_only=True)
-class Extent:
-    """How much archive there was."""
+class ArchiveExtent:
+    """Counts of what an archive holds."""
 
     ranges: int = 0
     whole: int = 0
@@ -71,50 +71,52 @@ class ArchiveCheck:
 
     def __init__(self, uri: str, *, sleep: Callable[[float], object] = time.sleep) -> None:
         """`uri` as of the sink. Raises: ConfigurationError, ArchiveDamaged, DependencyError."""
-        self.extent = Extent()
+        self.extent = ArchiveExtent()
         self._target = Target(uri)
         self._identity: Identity = opened(self._target)
         self._sleep = sleep
 
-    def read(self) -> Iterator[Found | Broken]:
+    def read(self) -> Iterator[Found | ArchiveFault]:
         """Give every record, and every fault. Raises: DependencyError."""
         with closing(StrayFiles(self._target, self._identity, self._sleep)) as files:
             for partition in partitions_in(self._target, self._identity.topic):
                 for one in self._partition(partition):
-                    if isinstance(one, Named):
+                    if isinstance(one, NamedFile):
                         files.named(one.path)
                     else:
                         yield one
             yield from files.left()
 
-    def _partition(self, partition: int) -> Iterator[Found | Broken | Named]:
+    def _partition(self, partition: int) -> Iterator[Found | ArchiveFault | NamedFile]:
         identity = self._identity
         there = self._ranges(partition)
         yield from self._said(partition, there)
         path = begins_path(identity.topic, partition)
-        yield Named(path)
+        yield NamedFile(path)
         try:
             first = read_beginning(self._target, identity.topic, partition)
         except ArchiveDamaged as damaged:
             first = None
-            yield Broken(path, str(damaged))
+            yield ArchiveFault(path, str(damaged))
         else:
             if first is None:
-                yield Broken(path, "is missing: nothing says where the archive begins")
+                yield ArchiveFault(path, "is missing: nothing says where the archive begins")
         at = min(there, default=0) if first is None else first
         expected = range_of(identity.topic, partition, at, identity.range_offsets).start
         for start, holding in there.items():
             of = range_of(identity.topic, partition, start, identity.range_offsets)
-            yield Named(marker_path(of, whole=holding != "tail"))
+            yield NamedFile(marker_path(of, whole=holding != "tail"))
             if start != expected:
                 hole = f"{identity.topic}[{partition}]@{expected}..{start - 1}"
-                yield Broken(hole, "nothing says what was there: a range file is missing, or records were never kept")
+                yield ArchiveFault(
+                    hole, "nothing says what was there: a range file is missing, or records were never kept"
+                )
             expected = of.end
             self.extent.ranges += 1
             try:
                 yield from self._range(of, first=max(start, at), is_last=start == max(there))
             except ArchiveDamaged as damaged:
-                yield Broken(of.where, str(damaged))
+                yield ArchiveFault(of.where, str(damaged))
 
     def _ranges(self, partition: int) -> dict[int, Holding]:
         """The ranges of a partition, once a sink that writes its first one just now has written it."""
@@ -127,48 +129,50 @@ class ArchiveCheck:
                 break
         return there
 
-    def _said(self, partition: int, there: dict[int, Holding]) -> Iterator[Broken | Named]:
+    def _said(self, partition: int, there: dict[int, Holding]) -> Iterator[ArchiveFault | NamedFile]:
         """What the archive says apart from the ranges: that there is this partition, and whether anything of it was kept."""
         topic = self._identity.topic
         for held in (False, True):
             path = known_path(topic, partition, held=held)
-            yield Named(path)
+            yield NamedFile(path)
             try:
                 known = is_known(self._target, topic, partition, held=held)
             except ArchiveDamaged as damaged:
-                yield Broken(path, str(damaged))
+                yield ArchiveFault(path, str(damaged))
                 continue
             if not known and (there or not held):
-                yield Broken(path, "is missing; the next sink writes it, when the rest is as it was")
+                yield ArchiveFault(path, "is missing; the next sink writes it, when the rest is as it was")
             elif known and held and not there:
                 fault = "is empty, and records of the partition were kept: its range files are gone; put them back from a copy"
                 also = "of the archive, or start a sink while the topic has the records (which also mends what a killed sink began)"
-                yield Broken(ranges_folder(topic, partition), f"{fault} {also}")
+                yield ArchiveFault(ranges_folder(topic, partition), f"{fault} {also}")
 
-    def _range(self, of: Range, *, first: int, is_last: bool) -> Iterator[Found | Broken | Named]:
+    def _range(self, of: Range, *, first: int, is_last: bool) -> Iterator[Found | ArchiveFault | NamedFile]:
         marker = self._settled(of)
         if marker is None:
-            yield Broken(of.where, "its range file vanished while it was read")
+            yield ArchiveFault(of.where, "its range file vanished while it was read")
             return
         self.extent.whole += marker.whole
         self.extent.until[of.partition] = marker.until
         if not marker.whole and not is_last:
-            yield Broken(
+            yield ArchiveFault(
                 of.where, f"is not whole, and later ranges are there: records from {marker.until} on are missing"
             )
         if marker.first != first:
-            yield Broken(of.where, f"begins at {marker.first}, and the archive has to have it from {first} on")
+            yield ArchiveFault(of.where, f"begins at {marker.first}, and the archive has to have it from {first} on")
         for gone, end in marker.lost:
             self.extent.lost += end - gone
-            yield Broken(of.where, f"offsets {gone} to {end - 1} were deleted from the topic before they were kept")
+            yield ArchiveFault(
+                of.where, f"offsets {gone} to {end - 1} were deleted from the topic before they were kept"
+            )
         self.extent.gaps += marker.until - marker.first - marker.rows - sum(end - gone for gone, end in marker.lost)
         offsets: set[int] = set()
         for entry in marker.all_files:
-            yield Named(entry.path)
+            yield NamedFile(entry.path)
             self.extent.files += 1
             yield from self._file(entry, marker, offsets)
         if len(offsets) != marker.rows:
-            yield Broken(
+            yield ArchiveFault(
                 of.where, f"has {len(offsets)} different offsets in rows, and its range file says {marker.rows}"
             )
 
@@ -189,30 +193,30 @@ class ArchiveCheck:
         except (ArchiveDamaged, OSError):
             return False
 
-    def _file(self, entry: FileEntry, marker: Marker, offsets: set[int]) -> Iterator[Found | Broken]:
+    def _file(self, entry: FileEntry, marker: Marker, offsets: set[int]) -> Iterator[Found | ArchiveFault]:
         try:
             with self._target.local_copy(entry.path) as file:
                 if digest_of(file) != (entry.bytes, entry.sha256):
-                    yield Broken(entry.path, self._not_as_named(marker))
+                    yield ArchiveFault(entry.path, self._not_as_named(marker))
                 rows = 0
                 for found in self._rows(file, entry, marker, offsets):
                     rows += isinstance(found, Found)
                     yield found
                 if rows != entry.rows:
-                    yield Broken(entry.path, f"has {rows} rows, and its range file says {entry.rows}")
+                    yield ArchiveFault(entry.path, f"has {rows} rows, and its range file says {entry.rows}")
                 if not entry.path.startswith(UNREADABLE):
                     yield from _columns(file, entry.path, marker.of)
         except ArchiveDamaged as damaged:
-            yield Broken(entry.path, str(damaged))
+            yield ArchiveFault(entry.path, str(damaged))
         except (pa.ArrowException, OSError, KeyError, ValueError, TypeError) as damaged:
-            yield Broken(entry.path, f"cannot be read as one of the archive's files ({type(damaged).__name__})")
+            yield ArchiveFault(entry.path, f"cannot be read as one of the archive's files ({type(damaged).__name__})")
 
     @staticmethod
     def _not_as_named(marker: Marker) -> str:
         fault = "is not the file that its range file names by size and SHA-256"
         return fault if marker.whole else f"{fault}; where a sink was killed there, the next one mends it"
 
-    def _rows(self, file: Path, entry: FileEntry, marker: Marker, offsets: set[int]) -> Iterator[Found | Broken]:
+    def _rows(self, file: Path, entry: FileEntry, marker: Marker, offsets: set[int]) -> Iterator[Found | ArchiveFault]:
         before: tuple[str, int] | None = None
         unreadable = entry.path.startswith(UNREADABLE)
         for read in read_rows(file, entry.path):
@@ -220,18 +224,20 @@ class ArchiveCheck:
             yield _found(read)
             self.extent.unreadable += unreadable
             if (stored.topic, stored.partition) != (marker.of.topic, marker.of.partition):
-                yield Broken(entry.path, f"holds a row of {stored.where}")
+                yield ArchiveFault(entry.path, f"holds a row of {stored.where}")
             elif not marker.first <= stored.offset < marker.until:
-                yield Broken(entry.path, f"holds a row of {stored.where}, which is outside of what its range file says")
+                yield ArchiveFault(
+                    entry.path, f"holds a row of {stored.where}, which is outside of what its range file says"
+                )
             elif stored.offset in offsets:
-                yield Broken(entry.path, f"holds {stored.where}, which is there already")
+                yield ArchiveFault(entry.path, f"holds {stored.where}, which is there already")
             offsets.add(stored.offset)
             own = "" if read.record is None else str(read.record["decision_id"])
             if before is not None and (own.encode(), stored.offset) < (before[0].encode(), before[1]):
-                yield Broken(entry.path, f"holds {stored.where} out of order")
+                yield ArchiveFault(entry.path, f"holds {stored.where} out of order")
             before = (own, stored.offset)
             if _place_of(read, marker.of) != entry.path:
-                yield Broken(entry.path, f"holds {stored.where}, which belongs into another file")
+                yield ArchiveFault(entry.path, f"holds {stored.where}, which belongs into another file")
 
 
 def _place_of(read: ReadRow, of: Range) -> str:
@@ -247,7 +253,7 @@ def _found(read: ReadRow) -> Found:
     return Found(where=stored.where, record=read.record, text=read.body)
 
 
-def _columns(file: Path, path: str, of: Range) -> Iterator[Broken]:
+def _columns(file: Path, path: str, of: Range) -> Iterator[ArchiveFault]:
     """Make every column again from the record, and compare: SQL must not say what the record does not."""
     rows = (row_from(read.record, read.stored, of)[0] for read in read_rows(file, path) if read.record is not None)
     with pq.ParquetFile(file) as parquet:
@@ -258,7 +264,7 @@ def _columns(file: Path, path: str, of: Range) -> Iterator[Broken]:
                 name for name in kept.column_names if name in made.column_names and not _same(kept, made, name)
             ]
             if differing:
-                yield Broken(
+                yield ArchiveFault(
                     path, f"row group {number} has columns that say other than its records: {', '.join(differing)}"
                 )
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from stream.audit.sources import Found
-from stream.audit.stray_files import Broken
+from stream.audit.stray_files import ArchiveFault
 from stream.audit.verify.body import verify
 from stream.canonical import canonical_json, sha256
 from stream.errors import PoisonError
 from stream.recourse.answer import answer
 from stream.recourse.model import PublishedModel
-from stream.runtime.scratch_index import Seen
+from stream.runtime.scratch_index import ScratchIndex
 from stream.wire.decisions import decision_of
 
 BUNDLE_CONSTANTS: Final = (
@@ -32,14 +32,16 @@ class Tally:
     broken: int = 0  # faults of an archive that are none of a record
     duplicates: int = 0  # further records of one answer, equal to the first in body
     answered_again: int = 0  # records that the given bundle was asked about once more
-    answers: Seen = field(default_factory=Seen, repr=False)  # answer -> body hash, where
-    told: Seen = field(default_factory=Seen, repr=False)  # what a bundle says of itself -> its hash, where
+    answers: ScratchIndex = field(default_factory=ScratchIndex, repr=False)  # answer -> body hash, where
+    told: ScratchIndex = field(
+        default_factory=ScratchIndex, repr=False
+    )  # what a bundle says of itself -> its hash, where
 
 
-def check(found: Iterable[Found | Broken], tally: Tally, model: PublishedModel | None = None) -> Iterator[str]:
+def check(found: Iterable[Found | ArchiveFault], tally: Tally, model: PublishedModel | None = None) -> Iterator[str]:
     """Check records one by one, counting in `tally`; yields one line per fault, and the same of one record once."""
     for one in found:
-        if isinstance(one, Broken):
+        if isinstance(one, ArchiveFault):
             tally.broken += 1
             yield f"{one.where}: {one.fault}"
             continue

@@ -37,8 +37,8 @@ STRAY: Final = "is a file that no range of the archive names: readers would coun
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
-    """A promise of the archive that does not hold: where, and what is wrong."""
+class ArchiveFault:
+    """A broken promise of the archive: where, and what is wrong."""
 
     where: str
     fault: str
@@ -66,13 +66,13 @@ class StrayFiles:
         """Something in the archive names this file."""
         self._database.execute("DELETE FROM there WHERE path = ?", (_key(path),))
 
-    def left(self) -> Iterator[Broken]:
+    def left(self) -> Iterator[ArchiveFault]:
         """Name those that nothing named. Raises: DependencyError."""
         for (key,) in self._database.execute("SELECT path FROM there ORDER BY path"):
             path = key.decode(errors="surrogateescape")
             fault = self._fault(path)
             if fault is not None:
-                yield Broken(path if path.isprintable() else ascii(path)[1:-1], fault)
+                yield ArchiveFault(path if path.isprintable() else ascii(path)[1:-1], fault)
 
     def _fault(self, path: str) -> str | None:
         """What is wrong with a file that nothing named; None where something does now, or it is gone."""

@@ -14,7 +14,7 @@ from stream.audit.record_check import Tally, check
 from stream.audit.sink.settings import read_sink_settings
 from stream.audit.sink.sink import Sink
 from stream.audit.sources import Found, from_jsonl, from_topic
-from stream.audit.stray_files import Broken
+from stream.audit.stray_files import ArchiveFault
 from stream.bundle.open import open_bundle
 from stream.cli.progress import counted
 from stream.errors import ConfigurationError
@@ -100,7 +100,7 @@ def verify_records(
     ctx.exit(1 if tally.wrong or tally.broken or idle else 0)
 
 
-def _found(source: str | None, topic: str | None) -> tuple[Iterable[Found | Broken], ArchiveCheck | None]:
+def _found(source: str | None, topic: str | None) -> tuple[Iterable[Found | ArchiveFault], ArchiveCheck | None]:
     if source is None:
         settings = read_settings()
         return from_topic(kafka_properties(settings), str(topic), framing_of(settings)), None

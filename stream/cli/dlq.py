@@ -15,10 +15,10 @@ import click
 
 from stream.cli.progress import counted
 from stream.cli.topic_lines import as_text
-from stream.dlq.dead_letter_reader import Choice, Kept, chosen, dead_letters
+from stream.dlq.dead_letter_reader import LetterFilter, StoredLetter, dead_letters, matching_letters
 from stream.dlq.originals import Originals
 from stream.dlq.receipts import Receipts
-from stream.dlq.redrive import Account, Redrive, check_source, send_back
+from stream.dlq.redrive import Redrive, RedriveTotals, check_source, send_back
 from stream.errors import ConfigurationError, RedisUnavailable, poison_kinds, shown
 from stream.events import DeadLetter
 from stream.runtime.connections import connect_redis, framing_of, kafka_properties
@@ -82,18 +82,18 @@ def list_letters(*, as_json: bool, **narrowing: Any) -> None:  # noqa: ANN401 - 
 
     A retryable letter waited for something that may be there by now; the others need the sender to correct the record.
     """
-    settings, topic, choice = _chosen(narrowing)
-    kept = counted(dead_letters(kafka_properties(settings), topic, framing_of(settings)), "dead letters")
+    settings, topic, letter_filter = _letter_filter(narrowing)
+    stored = counted(dead_letters(kafka_properties(settings), topic, framing_of(settings)), "dead letters")
     receipts = _Known(Receipts(connect_redis(settings), topic))
     reasons: Counter[tuple[str, bool, bool]] = Counter()
     unreadable = 0
-    for one in kept:
+    for one in stored:
         if isinstance(one.letter, str):
             unreadable += 1
             line = {"at": one.place, "error": UNREADABLE, "message": one.letter}
             click.echo(json.dumps(line) if as_json else f"{one.place:<12} {UNREADABLE}: {one.letter}")
             continue
-        if not choice.takes(one, one.letter):
+        if not letter_filter.takes(one, one.letter):
             continue
         sent_back = receipts.of(one.place)
         reasons[one.letter["error"], one.letter["retryable"], sent_back is not None] += 1
@@ -161,7 +161,7 @@ def redrive(
     dies again is left for the next redrive. Stopped half-way, it can be started again: what is sent twice is answered
     twice, equally. Exit 0: all were sent; 1: some could not be, each kind named.
     """
-    settings, topic, choice = _chosen(narrowing, places=places, retryable_only=not permanent)
+    settings, topic, letter_filter = _letter_filter(narrowing, places=places, retryable_only=not permanent)
     check_source(topic)
     name = redrive_id or f"redrive-{uuid.uuid4().hex[:12]}"
     if not REDRIVE_ID.fullmatch(name):
@@ -170,8 +170,10 @@ def redrive(
     properties = kafka_properties(settings)
     partitions = TopicKeeper(properties, timeout_s=max(settings.start_wait_s, 1.0)).partitions()
     targets = {one: partitions[one] for one in _sources(settings) if one in partitions}
-    account, originals = Account(), Originals(properties)
-    found = chosen(counted(dead_letters(properties, topic, framing_of(settings)), "dead letters"), choice)
+    totals, originals = RedriveTotals(), Originals(properties)
+    found = matching_letters(
+        counted(dead_letters(properties, topic, framing_of(settings)), "dead letters"), letter_filter
+    )
     try:
         send_back(
             found,
@@ -180,12 +182,12 @@ def redrive(
             originals=originals,
             receipts=Receipts(connect_redis(settings), topic),
             retry=lambda: Retry(total_s=settings.outage_max_s, pause_max_s=settings.retry_delay_max_s),
-            account=account,
+            totals=totals,
         )
     finally:
         originals.close()
-        _tell(account, name, as_json=as_json, dry_run=dry_run)
-    ctx.exit(1 if account.refused or account.could_not else 0)
+        _tell(totals, name, as_json=as_json, dry_run=dry_run)
+    ctx.exit(1 if totals.refused or totals.could_not else 0)
 
 
 def _sources(settings: Settings) -> tuple[str, ...]:
@@ -193,17 +195,17 @@ def _sources(settings: Settings) -> tuple[str, ...]:
     return settings.topic_decisions, settings.topic_recommendations
 
 
-def _tell(account: Account, name: str, *, as_json: bool, dry_run: bool) -> None:
-    if account.receipts_missing:
-        click.echo(f"Redis does not know what was sent back: {account.receipts_missing}", err=True)
+def _tell(totals: RedriveTotals, name: str, *, as_json: bool, dry_run: bool) -> None:
+    if totals.receipts_missing:
+        click.echo(f"Redis does not know what was sent back: {totals.receipts_missing}", err=True)
     if as_json:
-        counts = {"redrive_id": name, "sent": account.sent, "left": dict(sorted(account.left.items()))}
-        click.echo(json.dumps({**counts, "refused": account.refused, "dry_run": dry_run}))
+        counts = {"redrive_id": name, "sent": totals.sent, "left": dict(sorted(totals.left.items()))}
+        click.echo(json.dumps({**counts, "refused": totals.refused, "dry_run": dry_run}))
         return
-    click.echo(f"{'would send' if dry_run else 'sent'} {account.sent:,} dead letters back ({name})")
-    for why, count in sorted(account.left.items()):
+    click.echo(f"{'would send' if dry_run else 'sent'} {totals.sent:,} dead letters back ({name})")
+    for why, count in sorted(totals.left.items()):
         click.echo(f"left {count:,}: {shown(why, MESSAGE_CHARACTERS_MAX)}")
-    for refused in account.refused:
+    for refused in totals.refused:
         click.echo(f"refused by its topic: {refused}", err=True)
 
 
@@ -225,11 +227,11 @@ class _Known:
             return None
 
 
-def _chosen(
+def _letter_filter(
     narrowing: dict[str, Any], *, places: Iterable[str] = (), retryable_only: bool = False
-) -> tuple[Settings, str, Choice]:
+) -> tuple[Settings, str, LetterFilter]:
     settings = read_settings(kafka_brokers=narrowing["kafka_brokers"], redis_url=narrowing["redis_url"])
-    choice = Choice(
+    letter_filter = LetterFilter(
         places=frozenset(map(_place, places)),
         reasons=_reasons(narrowing["reasons"]),
         stage=narrowing["stage"],
@@ -240,7 +242,7 @@ def _chosen(
         until_ms=_time("--until", narrowing["until"]),
         retryable_only=retryable_only,
     )
-    return settings, narrowing["topic"] or settings.topic_dlq, choice
+    return settings, narrowing["topic"] or settings.topic_dlq, letter_filter
 
 
 def _reasons(given: Iterable[str]) -> frozenset[str]:
@@ -270,24 +272,24 @@ def _time(flag: str, text: str | None) -> int | None:
         raise ConfigurationError(message) from wrong
 
 
-def _described(kept: Kept, letter: DeadLetter, sent_back: str | None) -> dict[str, Any]:
+def _described(stored: StoredLetter, letter: DeadLetter, sent_back: str | None) -> dict[str, Any]:
     shown = {name: value for name, value in letter.items() if name not in ("value", "headers", "key")}
     key = letter["key"]
     return {
-        "at": kept.place,
-        "decision_id": kept.decision_id,
+        "at": stored.place,
+        "decision_id": stored.decision_id,
         "key": None if key is None else as_text(key),
         **shown,
         "sent_back": sent_back,
     }
 
 
-def _line(kept: Kept, letter: DeadLetter, sent_back: str | None) -> str:
+def _line(stored: StoredLetter, letter: DeadLetter, sent_back: str | None) -> str:
     key = "-" if letter["key"] is None else shown(letter["key"].decode(errors="replace"))
-    decision = shown(kept.decision_id) if kept.decision_id else "-"
+    decision = shown(stored.decision_id) if stored.decision_id else "-"
     state = f"sent back: {sent_back}" if sent_back else "retryable" if letter["retryable"] else ""
     where = f"{shown(letter['topic'])}[{letter['partition']}]@{letter['offset']}"
-    line = f"{kept.place:<12} {letter['last_seen']}  {shown(letter['stage']):<8} {shown(letter['error']):<20} {where}  decision {decision}  key {key}  {state}"
+    line = f"{stored.place:<12} {letter['last_seen']}  {shown(letter['stage']):<8} {shown(letter['error']):<20} {where}  decision {decision}  key {key}  {state}"
     return f"{line.rstrip()}\n             {shown(letter['message'], MESSAGE_CHARACTERS_MAX)}"
 
 

@@ -1,1 +1,1 @@
-"""Dead letters: listed, shown, and sent back to where they came from once what they waited for is there."""
+"""Dead letters: listed, shown, and redriven to the topic they came from."""

@@ -1,4 +1,4 @@
-"""The dead letters that a topic holds, each with its place there, and the choice among them."""
+"""The dead letters that a topic holds, each with its place there, and a filter over them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ JSON_BEGINS: Final = (b"{", b" ", b"\n", b"\t", b"\r")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class StoredLetter:
     """One record of the dead letters' topic. `letter` is what it says, or why it is no dead letter."""
 
     partition: int
@@ -33,8 +33,8 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """Which dead letters are meant. What is None does not narrow the choice; times are Unix ms of `last_seen`."""
+class LetterFilter:
+    """Which dead letters are meant. What is None does not narrow the filter; times are Unix ms of `last_seen`."""
 
     places: frozenset[str] = frozenset()
     reasons: frozenset[str] = frozenset()
@@ -46,15 +46,15 @@ class Choice:
     until_ms: int | None = None
     retryable_only: bool = False
 
-    def takes(self, kept: Kept, letter: DeadLetter) -> bool:
+    def takes(self, stored: StoredLetter, letter: DeadLetter) -> bool:
         """Whether a letter is among those meant."""
         seen_ms = time_ms(letter["last_seen"])
         return (
-            (not self.places or kept.place in self.places)
+            (not self.places or stored.place in self.places)
             and (not self.reasons or letter["error"] in self.reasons)
             and self.stage in (None, letter["stage"])
             and self.key in (None, letter["key"])
-            and self.decision_id in (None, kept.decision_id)
+            and self.decision_id in (None, stored.decision_id)
             and self.topic in (None, letter["topic"])
             and (self.since_ms is None or seen_ms >= self.since_ms)
             and (self.until_ms is None or seen_ms < self.until_ms)
@@ -62,7 +62,7 @@ class Choice:
         )
 
 
-def dead_letters(configuration: Mapping[str, Any], topic: str, framing: Framing) -> Iterator[Kept]:
+def dead_letters(configuration: Mapping[str, Any], topic: str, framing: Framing) -> Iterator[StoredLetter]:
     """Read all that the dead letters' topic holds now.
 
     Raises: KafkaUnavailable, ConfigurationError, as `scan_topic`.
@@ -73,7 +73,7 @@ def dead_letters(configuration: Mapping[str, Any], topic: str, framing: Framing)
             letter = cast("DeadLetter", record) if name == "DeadLetter" else f"is a {name}, not a dead letter"
         except PoisonError as refused:
             letter = f"cannot be read: {refused}"
-        yield Kept(
+        yield StoredLetter(
             partition=message.partition() or 0,
             offset=message.offset() or 0,
             letter=letter,
@@ -81,11 +81,13 @@ def dead_letters(configuration: Mapping[str, Any], topic: str, framing: Framing)
         )
 
 
-def chosen(found: Iterable[Kept], choice: Choice) -> Iterator[tuple[Kept, DeadLetter]]:
-    """Narrow down to the letters meant; what is no dead letter is never among them."""
-    for kept in found:
-        if not isinstance(kept.letter, str) and choice.takes(kept, kept.letter):
-            yield kept, kept.letter
+def matching_letters(
+    found: Iterable[StoredLetter], letter_filter: LetterFilter
+) -> Iterator[tuple[StoredLetter, DeadLetter]]:
+    """Yield the dead letters that the filter takes; unreadable records are skipped."""
+    for stored in found:
+        if not isinstance(stored.letter, str) and letter_filter.takes(stored, stored.letter):
+            yield stored, stored.letter
 
 
 def decision_id_of(letter: DeadLetter, framing: Framing) -> str | None:

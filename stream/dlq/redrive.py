@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from stream.dlq.dead_letter_reader import Kept, redrives
+from stream.dlq.dead_letter_reader import StoredLetter, redrives
 from stream.dlq.originals import OriginalGone, Originals
 from stream.dlq.receipts import Receipts
 from stream.errors import ConfigurationError, RedisUnavailable
@@ -27,8 +27,8 @@ REPLAY_MARK: Final = ".replay."
 
 
 @dataclass(slots=True, kw_only=True)
-class Account:
-    """What became of the letters: `sent`, and how many were left, by why."""
+class RedriveTotals:
+    """Letters sent, and letters left by reason."""
 
     sent: int = 0
     left: Counter[str] = field(default_factory=Counter)
@@ -58,55 +58,57 @@ def check_source(topic: str) -> None:
 
 
 def send_back(
-    letters: Iterable[tuple[Kept, DeadLetter]],
+    letters: Iterable[tuple[StoredLetter, DeadLetter]],
     redrive: Redrive,
     *,
     delivery: Delivers,
     originals: Originals,
     receipts: Receipts,
     retry: Callable[[], Retry],
-    account: Account,
+    totals: RedriveTotals,
 ) -> None:
     """Send letters back, a batch at a time: delivered and acknowledged, then its receipts.
 
-    Raises: KafkaUnavailable when the brokers take nothing for longer than the outage bound; `account` then says what
+    Raises: KafkaUnavailable when the brokers take nothing for longer than the outage bound; `totals` then says what
     is sent already.
     """
     stream = iter(letters)
     while batch := list(islice(stream, BATCH)):
         outputs: dict[str, Output] = {}
-        for (kept, letter), receipt in zip(batch, _receipts(receipts, batch, account), strict=True):
+        for (stored, letter), receipt in zip(batch, _receipts(receipts, batch, totals), strict=True):
             if receipt and not redrive.again:
-                account.left["sent back before"] += 1
+                totals.left["sent back before"] += 1
                 continue
             why = _unfit(letter, redrive)
             if why is None:
                 try:
-                    outputs[kept.place] = _output(letter, redrive, originals)
+                    outputs[stored.place] = _output(letter, redrive, originals)
                 except OriginalGone as gone:
                     why = str(gone)
             if why is not None:
-                account.left[why] += 1
-                account.could_not += 1
+                totals.left[why] += 1
+                totals.could_not += 1
         if redrive.dry_run:
-            account.sent += len(outputs)
+            totals.sent += len(outputs)
             continue
         never = {id(one.output): one.reason for one in delivery.deliver(list(outputs.values()), retry())}
-        account.refused += [f"{place}: {never[id(one)]}" for place, one in outputs.items() if id(one) in never]
+        totals.refused += [f"{place}: {never[id(one)]}" for place, one in outputs.items() if id(one) in never]
         done = [place for place, one in outputs.items() if id(one) not in never]
-        account.sent += len(done)
+        totals.sent += len(done)
         try:
             if done:
                 receipts.write(done, redrive.redrive_id)
         except RedisUnavailable as away:
-            account.receipts_missing = str(away)
+            totals.receipts_missing = str(away)
 
 
-def _receipts(receipts: Receipts, batch: list[tuple[Kept, DeadLetter]], account: Account) -> list[str | None]:
+def _receipts(
+    receipts: Receipts, batch: list[tuple[StoredLetter, DeadLetter]], totals: RedriveTotals
+) -> list[str | None]:
     try:
-        return receipts.of([kept.place for kept, _ in batch])
+        return receipts.of([stored.place for stored, _ in batch])
     except RedisUnavailable as away:
-        account.receipts_missing = str(away)
+        totals.receipts_missing = str(away)
         return [None] * len(batch)
 
 

@@ -1,4 +1,4 @@
-"""How far a run is, for whoever watches, and how fast it may go."""
+"""Progress of a run, and its rate limit."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ PACE_STEP_S: Final = 1.0
 Progress: TypeAlias = Callable[[int, int, int], None]  # (records done, of them before this start, records in all)
 
 
-class Watched:
-    """Counts for whoever watches; offsets that hold no record count as done with their chunk."""
+class ProgressCount:
+    """Counts records for a progress display; offsets without a record count once their chunk is done."""
 
     def __init__(self, progress: Progress, *, before: int, total: int) -> None:
         """`before` records of `total` were done by an earlier start."""
@@ -35,7 +35,7 @@ class Watched:
 
 
 class Pace:
-    """Holds the replay to so many records a second."""
+    """Limits the replay to a rate of records per second; None does not limit it."""
 
     def __init__(self, records_per_s: float | None) -> None:
         self._every_s = 0.0 if records_per_s is None else 1 / records_per_s

@@ -15,15 +15,15 @@ from stream.models.publishing import read_models
 from stream.replay.fence import FencedDelivery, ReplayTopics, replay_topics
 from stream.replay.judge.answered import answered_in
 from stream.replay.judge.models import Models, Published, open_given
-from stream.replay.judge.modes import Backfill, Judge, Judges, Reproduce, WhatIf
-from stream.replay.judge.repeats import Seen
+from stream.replay.judge.modes import Backfill, Judge, Mode, Reproduce, WhatIf
+from stream.replay.judge.repeats import SeenRecords
 from stream.replay.outputs import ANSWERS, REFUSED, Judged, ToFiles, ToTopics, WritesChunks
 from stream.replay.own_topics import prepare_topics
-from stream.replay.pace import Pace, Progress, Watched
+from stream.replay.pace import Pace, Progress, ProgressCount
 from stream.replay.report.report import report_bytes, report_of
 from stream.replay.report.tally import Tally, merged
 from stream.replay.request import Request, check_request, parameters_of
-from stream.replay.run_folder import CHUNKS, Kept, RunFolder, locked, refuse_other_parameters, sweep, write_whole
+from stream.replay.run_folder import CHUNKS, RunFolder, RunState, locked, refuse_other_parameters, sweep, write_whole
 from stream.replay.settings import ReplaySettings
 from stream.replay.sources.archive_source import ArchivedRecords
 from stream.replay.sources.records import Window
@@ -76,10 +76,10 @@ def run_replay(
             topics=topics,
             framing=framing_of(settings),
         )
-        kept = work.begin_or_go_on(parameters)
+        state = work.begin_or_go_on(parameters)
         models = Models(given, work.published if request.asks_models_topic(settings) else None)
-        tally = work.do(kept, models, progress)
-        return work.report(kept, tally)
+        tally = work.do(state, models, progress)
+        return work.report(state, tally)
 
 
 @dataclass(kw_only=True)
@@ -93,24 +93,24 @@ class _Work:
     topics: ReplayTopics
     framing: Framing
 
-    def begin_or_go_on(self, parameters: dict[str, Any]) -> Kept:
+    def begin_or_go_on(self, parameters: dict[str, Any]) -> RunState:
         """Freeze the source and write down what the run is, or make sure that it still is what was written."""
         for folder in self._folders():
             sweep(folder)
         source = self._source()
-        kept = self.folder.kept()
-        goes_on = kept is not None
-        if kept is not None:
-            refuse_other_parameters(kept.parameters, parameters, self.request.run_id)
-            source.check(kept.source)
+        state = self.folder.state()
+        goes_on = state is not None
+        if state is not None:
+            refuse_other_parameters(state.parameters, parameters, self.request.run_id)
+            source.check(state.source)
         self._prepare_topics(goes_on=goes_on)
-        if kept is None:
+        if state is None:
             self._refuse_occupied_out()
             audit = self._audit_topic()
             answered = None if audit is None else audit.snapshot()
-            kept = Kept(parameters=parameters, source=source.snapshot(), answered=answered)
-            self.folder.begin(kept)
-        return kept
+            state = RunState(parameters=parameters, source=source.snapshot(), answered=answered)
+            self.folder.begin(state)
+        return state
 
     def _folders(self) -> list[Path]:
         out = self.request.out
@@ -126,30 +126,32 @@ class _Work:
                 message = f"--out {self.request.out}: holds {name} of another run; name another folder"
                 raise ConfigurationError(message)
 
-    def do(self, kept: Kept, models: Models, progress: Progress) -> Tally:
+    def do(self, state: RunState, models: Models, progress: Progress) -> Tally:
         """Judge and write every chunk that is not done yet; add up all results."""
-        chunks = chunks_of(kept.source.ranges, self.replay.replay_chunk_records)
+        chunks = chunks_of(state.source.ranges, self.replay.replay_chunk_records)
         left = [chunk for chunk in chunks if not self.folder.finished(chunk)]
         if left:
             before = sum(chunk.end - chunk.first for chunk in chunks) - sum(chunk.end - chunk.first for chunk in left)
-            watched = Watched(progress, before=before, total=sum(chunk.end - chunk.first for chunk in chunks))
-            with Seen() as seen:
+            progress_count = ProgressCount(
+                progress, before=before, total=sum(chunk.end - chunk.first for chunk in chunks)
+            )
+            with SeenRecords() as seen:
                 judge = Judge(
-                    self._mode(kept, models),
+                    self._mode(state, models),
                     framing=self.framing,
                     window=self.request.window,
                     decision_bytes_max=self.settings.decision_bytes_max,
                     seen=seen,
                 )
-                self._do_chunks(chunks, left, judge, seen, watched)
+                self._do_chunks(chunks, left, judge, seen, progress_count)
         return merged(self.folder.tally(chunk) for chunk in chunks)
 
-    def report(self, kept: Kept, tally: Tally) -> Finished:
+    def report(self, state: RunState, tally: Tally) -> Finished:
         """Write the report, a pure function of what the run began with and its chunks' results."""
         from stream.replay.report.page import write_page  # noqa: PLC0415 - its plots take a second to import
 
         out = self.request.out or self.folder.folder / REPORT
-        report = report_of(kept.parameters, kept.source, tally)
+        report = report_of(state.parameters, state.source, tally)
         paths = out / REPORT_JSON, out / REPORT_HTML
         write_whole(paths[0], report_bytes(report))
         write_whole(paths[1], write_page(report))
@@ -172,7 +174,12 @@ class _Work:
         return Published(table=table, shelf=shelf)
 
     def _do_chunks(
-        self, chunks: Sequence[Chunk], left: Sequence[Chunk], judge: Judge, seen: Seen, watched: Watched
+        self,
+        chunks: Sequence[Chunk],
+        left: Sequence[Chunk],
+        judge: Judge,
+        seen: SeenRecords,
+        progress_count: ProgressCount,
     ) -> None:
         writers, pace = self._writers(), Pace(self.request.speed)
         begun, to_do = iter(chunks), frozenset(left)
@@ -184,22 +191,22 @@ class _Work:
             judged: list[Judged] = []
             for raw in pace.paced(read.raws):
                 judged.append((raw, judge.verdict(raw)))
-                watched.step()
+                progress_count.step()
             for writer in writers:
                 judged = writer.write(chunk, judged)
             tally = Tally(without_record=read.without_record)
             for raw, verdict in judged:
                 tally.add(verdict, raw.where)
             self.folder.finish(chunk, tally, seen.taken())
-            watched.finished(chunk)
+            progress_count.finished(chunk)
 
-    def _mode(self, kept: Kept, models: Models) -> Judges:
+    def _mode(self, state: RunState, models: Models) -> Mode:
         if self.request.mode == "reproduce":
             return Reproduce(models)
         if self.request.mode == "what-if":
             self._check_version(models)
             return WhatIf(models, self.request.change)
-        return Backfill(models, answered_in(self._answer_sources(kept), self.framing))
+        return Backfill(models, answered_in(self._answer_sources(state), self.framing))
 
     def _check_version(self, models: Models) -> None:
         version = self.request.change.model_version
@@ -207,10 +214,10 @@ class _Work:
             message = f"--model {version}: no model of this version is published or given with --bundle; known are {', '.join(sorted(known)) or 'none'}"
             raise ConfigurationError(message)
 
-    def _answer_sources(self, kept: Kept) -> Iterator[tuple[ReadsRecords, Snapshot]]:
+    def _answer_sources(self, state: RunState) -> Iterator[tuple[ReadsRecords, Snapshot]]:
         audit = self._audit_topic()
-        if audit is not None and kept.answered is not None:
-            yield audit, kept.answered
+        if audit is not None and state.answered is not None:
+            yield audit, state.answered
         if self.request.archive is not None:
             archive = ArchivedRecords(self.request.archive, window=Window(), framing=self.framing)
             yield archive, archive.snapshot()

@@ -35,7 +35,7 @@ Read = TypeVar("Read")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class RunState:
     """What run.json says: the parameters, and the snapshots of all that is read."""
 
     parameters: Mapping[str, Any]
@@ -50,7 +50,7 @@ class RunFolder:
         """`folder` is the run's own."""
         self.folder = folder
 
-    def kept(self) -> Kept | None:
+    def state(self) -> RunState | None:
         """Give what the run began with; None for a new one.
 
         Raises: ConfigurationError when the folder holds something else.
@@ -67,12 +67,12 @@ class RunFolder:
                 message = f"{self.folder / RUN} is of another version of coach; finish the run with that, or choose another --run-id"
                 raise ConfigurationError(message)
             answered = None if run["answered"] is None else snapshot_of(run["answered"])
-            return Kept(parameters=run["parameters"], source=snapshot_of(run["source"]), answered=answered)
+            return RunState(parameters=run["parameters"], source=snapshot_of(run["source"]), answered=answered)
         except (ValueError, KeyError, TypeError) as error:
             message = f"--state {self.folder}: {RUN} in it is not a replay's; name another folder"
             raise ConfigurationError(message) from error
 
-    def begin(self, kept: Kept) -> None:
+    def begin(self, state: RunState) -> None:
         """Write down what the run begins with.
 
         Raises: ConfigurationError when the folder holds anything else already; DiskUnavailable.
@@ -83,9 +83,9 @@ class RunFolder:
             raise ConfigurationError(message)
         run = {
             "format_version": FORMAT_VERSION,
-            "parameters": dict(kept.parameters),
-            "source": kept.source.to_json(),
-            "answered": None if kept.answered is None else kept.answered.to_json(),
+            "parameters": dict(state.parameters),
+            "source": state.source.to_json(),
+            "answered": None if state.answered is None else state.answered.to_json(),
         }
         write_whole(self.folder / RUN, json.dumps(run, indent=2, sort_keys=True).encode() + b"\n")
 

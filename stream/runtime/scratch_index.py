@@ -1,9 +1,10 @@
-"""What was seen first under a name, for as many names as there are: on this host's disk, past a small cache."""
+"""An index of names on this host's disk: memory stays bounded however many names it holds."""
 
 from __future__ import annotations
 
 import sqlite3
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from stream.errors import DiskUnavailable
@@ -11,39 +12,58 @@ from stream.errors import DiskUnavailable
 CACHE_KIB: Final = 32 * 1024
 
 
-class Seen:
-    """Names, and what each was first seen with. SQLite's temporary database: it is gone with the object."""
+class ScratchIndex:
+    """Names, each with the digest and place it was first seen with. SQLite deletes the database with the object.
 
-    def __init__(self) -> None:
-        """Nothing was seen. Raises: DiskUnavailable."""
-        try:
+    `message` is the text of DiskUnavailable, with a field `{error}`; every method raises it when the temporary folder is
+    full.
+    """
+
+    def __init__(
+        self,
+        message: str = "this host's temporary folder (TMPDIR) cannot hold what verifying has to remember: {error}",
+        *,
+        cache_kib: int = CACHE_KIB,
+    ) -> None:
+        self._message = message
+        with self._disk():
             self._database = sqlite3.connect("", isolation_level=None)
-            self._database.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+            self._database.execute(f"PRAGMA cache_size = -{cache_kib}")
             self._database.execute("PRAGMA journal_mode = OFF")
-            self._database.execute("CREATE TABLE seen (name TEXT PRIMARY KEY, digest TEXT, place TEXT) WITHOUT ROWID")
-        except sqlite3.Error as error:
-            raise _full(error) from error
+            self._database.execute("PRAGMA synchronous = OFF")
+            self._database.execute("CREATE TABLE seen (name PRIMARY KEY, digest TEXT, place TEXT) WITHOUT ROWID")
 
     def first(self, name: str, digest: str, place: str) -> tuple[str, str]:
-        """Remember (digest, place) under a name that is new; return what is remembered under it.
-
-        Raises: DiskUnavailable when the temporary folder is full.
-        """
-        try:
+        """Store (digest, place) under a new name; return what the name was first stored with."""
+        with self._disk():
             if self._database.execute("INSERT OR IGNORE INTO seen VALUES (?, ?, ?)", (name, digest, place)).rowcount:
                 return digest, place
             found: tuple[str, str] = self._database.execute(
                 "SELECT digest, place FROM seen WHERE name = ?", (name,)
             ).fetchone()
-        except sqlite3.Error as error:
-            raise _full(error) from error
-        return found
+            return found
 
-    def __del__(self) -> None:
-        with suppress(AttributeError):  # it never came to be
+    def add(self, names: Iterable[bytes]) -> None:
+        """Store names alone, in one transaction."""
+        with self._disk():
+            self._database.execute("BEGIN")
+            self._database.executemany("INSERT OR IGNORE INTO seen (name) VALUES (?)", ((name,) for name in names))
+            self._database.execute("COMMIT")
+
+    def __contains__(self, name: bytes) -> bool:
+        with self._disk():
+            return self._database.execute("SELECT 1 FROM seen WHERE name = ?", (name,)).fetchone() is not None
+
+    def close(self) -> None:
+        """Free the disk."""
+        with suppress(AttributeError):  # the connection failed
             self._database.close()
 
+    __del__ = close
 
-def _full(error: sqlite3.Error) -> DiskUnavailable:
-    message = f"this host's temporary folder (TMPDIR) cannot hold what verifying has to remember: {error}"
-    return DiskUnavailable(message)
+    @contextmanager
+    def _disk(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise DiskUnavailable(self._message.format(error=error)) from error

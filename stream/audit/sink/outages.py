@@ -1,4 +1,4 @@
-"""What a sink depends on and may be away: the brokers, and the store that its archive lies in. Each wait has its bound."""
+"""Outages of what a sink depends on: the brokers, and the store of its archive. Each wait is bounded."""
 
 from __future__ import annotations
 
@@ -18,44 +18,44 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 PROBE_EVERY_S: Final = 1.0  # while the brokers are gone
-QUIET_S: Final = 5.0  # without a message, after which they are asked: librdkafka says once that they are gone, or never
+QUIET_S: Final = 5.0  # without a message before the brokers are probed: librdkafka reports their loss once, or never
 GRACE_S: Final = (
     120.0  # past an outage: how long writing a range may take before the group or Kubernetes gives up on us
 )
 
 
 class Outages:
-    """Waits them out, up to COACH_OUTAGE_MAX_S, and knows how long they have lasted."""
+    """Waits out outages, up to COACH_OUTAGE_MAX_S, and measures how long they last. `stopped`: the sink is to end."""
 
     def __init__(self, settings: Settings, vitals: Vitals, stopped: Callable[[], bool]) -> None:
-        """`stopped` says whether the sink was told to end."""
         self._settings, self._vitals, self._stopped = settings, vitals, stopped
         self._brokers_gone_s: float | None = None
         self._waiting_since_s: float | None = None
         self._probed_s = time.monotonic()
 
     def patiently(self, doing: Callable[[], Result]) -> Result:
-        """Run something until what it depends on is there. Raises: Abandoned, DependencyError past the outage bound."""
-        settings = self._settings
+        """Run something, and again while its dependency is away. Raises: Abandoned, DependencyError past the outage bound."""
         retry = Retry(
-            total_s=settings.outage_max_s,
-            pause_max_s=settings.retry_delay_max_s,
-            abandoned=StopRequested(self._stopped, settings.drain_s),
-            on_wait=_told,
+            total_s=self._settings.outage_max_s,
+            pause_max_s=self._settings.retry_delay_max_s,
+            abandoned=StopRequested(self._stopped, self._settings.drain_s),
+            on_wait=_log_wait,
         )
-        while True:
+
+        def attempt() -> Result:
             self.expect_soon()
             try:
-                result = doing()
-            except DependencyError as away:
+                return doing()
+            except DependencyError:
                 self._waiting_since_s = self._waiting_since_s or time.monotonic()
-                retry.pause(away)
-            else:
-                self._waiting_since_s = None
-                return result
+                raise
+
+        result = retry.outlast(attempt)
+        self._waiting_since_s = None
+        return result
 
     def expect_soon(self) -> None:
-        """The sink gives a sign of life."""
+        """Tell the health check to expect progress within the outage bound."""
         self._vitals.expect("reading", self._settings.outage_max_s + GRACE_S)
 
     def brokers_gone(self) -> None:
@@ -63,12 +63,12 @@ class Outages:
         self._brokers_gone_s = self._brokers_gone_s or time.monotonic()
 
     def brokers_heard(self) -> None:
-        """One was reached."""
+        """A broker was reached."""
         self._brokers_gone_s = None
         self._probed_s = time.monotonic()
 
     def watch(self, consumer: Consumer, topic: str) -> None:
-        """Ask the brokers for a sign of life when they are gone or quiet, now and then.
+        """Probe the brokers at intervals while they are gone or quiet.
 
         Raises: KafkaUnavailable when none was reached for the outage bound.
         """
@@ -90,10 +90,10 @@ class Outages:
             self._probed_s = time.monotonic()
 
     def away_s(self) -> float:
-        """For how long something has been away; 0 when all is there."""
+        """Seconds since the oldest outage began; 0 when nothing is away."""
         since = [one for one in (self._brokers_gone_s, self._waiting_since_s) if one is not None]
         return time.monotonic() - min(since) if since else 0.0
 
 
-def _told(error: DependencyError, waited_s: float) -> None:
+def _log_wait(error: DependencyError, waited_s: float) -> None:
     log.warning("sink.waits", extra={"why": str(error), "waited_s": round(waited_s, 1)})

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
-from stream.audit.archive.layout import begins_path, marker_path, range_of, ranges_folder
+from stream.audit.archive.layout import ARCHIVE, begins_path, marker_path, range_of, ranges_folder
 from stream.audit.archive.markers import (
     Holding,
     Identity,
@@ -21,6 +21,7 @@ from stream.audit.archive.markers import (
     is_known,
     ranges_in,
     read_beginning,
+    read_identity,
     read_marker,
     write_beginning,
     write_known,
@@ -28,7 +29,6 @@ from stream.audit.archive.markers import (
 from stream.audit.archive.open_range import OpenRange
 from stream.audit.archive.rows import Stored, row_of, suspect
 from stream.audit.archive.target import Target
-from stream.audit.sink.still_there import make_sure, missing_of
 from stream.errors import ArchiveDamaged, ConfigurationError, RecordsLost
 from stream.wire.framing import Framing
 
@@ -60,7 +60,7 @@ class Totals:
     seconds_keeping: float = 0.0
 
     def counts(self) -> dict[str, int]:
-        """The numbers that the log and the command tell, by name."""
+        """Return the numbers that the log and the command report, by name."""
         return {
             "records": self.records,
             "unreadable": self.unreadable,
@@ -166,20 +166,20 @@ class PartitionWork:
         self._settle()
 
     def reached(self, until: int) -> None:
-        """Take notice that the topic holds nothing more below an offset. Raises: as `take`."""
+        """Note that the topic holds nothing more below an offset. Raises: as `take`."""
         while self.seek_to is None and until > self.position:
             self._range.reached(until)
             self._settle()
 
     def keep_tail(self, *, now: bool = False) -> None:
-        """Show what is there of the last range, when its time has come, or now. Raises: as `take`."""
+        """Write the tail of the last range when it is due, or `now`. Raises: as `take`."""
         if self._range.ahead and (now or self._due()):
             self._keep()
         elif now:
-            self.patiently(self._make_sure)
+            self.patiently(self._check_still_there)
 
     def close(self) -> None:
-        """Let go of what it holds on this host; what is not whole will be read again."""
+        """Free the local spool; an unfinished range will be read again."""
         if self._open is not None:
             self._open.close()
 
@@ -273,19 +273,37 @@ class PartitionWork:
         self.patiently(lambda: write_known(self.target, self.identity.topic, self.partition, held=True))
         self._held = True
 
-    def _make_sure(self) -> None:
-        """Make sure that the archive is still the one that was begun with. Raises: ArchiveDamaged, DependencyError."""
+    def _check_still_there(self) -> None:
+        """Check that the archive is still the one this sink began with.
+
+        A wiped archive or an unmounted disk would otherwise fill with ranges that nothing leads to.
+        Raises: ArchiveDamaged, DependencyError.
+        """
         of = self._range.of
         before = of.start - self.identity.range_offsets
         paths = [begins_path(of.topic, of.partition)] if self._begins else []
         if self._there.get(before) == "whole":
             whole = range_of(of.topic, of.partition, before, self.identity.range_offsets)
             paths = [marker_path(whole, whole=True)]
-        make_sure(self.target, self.identity, paths)
+        found = read_identity(self.target)
+        gone = [ARCHIVE] if found is None else [path for path in paths if self.target.read(path) is None]
+        if gone:
+            message = (
+                f"the archive at {self.target.shown} lost {gone[0]} while a sink worked on it: was it removed, or its disk "
+                "unmounted? Put back what is gone (mount the disk, or take a copy of the archive), then start the sink: it "
+                "fills what is missing as long as the topic has it. `coach audit verify` names what is missing"
+            )
+            raise ArchiveDamaged(message)
+        if found != self.identity:
+            message = (
+                f"at {self.target.shown} there is another archive now than when this sink began; start the sink again to "
+                "fill that one"
+            )
+            raise ArchiveDamaged(message)
 
     def _keep(self) -> None:
         began_s = self.clock()
-        self.patiently(self._make_sure)
+        self.patiently(self._check_still_there)
         if not self._held:
             self._say_held()
         marker = self.patiently(self._range.keep)
@@ -320,3 +338,20 @@ class PartitionWork:
             log.error(
                 "sink.hash_differs", extra={"where": stored.where, "why": "body_sha256 is not the hash of the body"}
             )
+
+
+def missing_of(first: int, end: int, there: Mapping[int, Holding], length: int) -> list[tuple[int, int]]:
+    """Return the spans [from, to) within `first` to `end` that no range of the archive holds; the first range lacks them."""
+    spans: list[tuple[int, int]] = []
+    own = first - first % length
+    at = first
+    while at < end:
+        start = at - at % length
+        until = min(end, start + length)
+        if start == own or start not in there:
+            if spans and spans[-1][1] == at:
+                spans[-1] = (spans[-1][0], until)
+            else:
+                spans.append((at, until))
+        at = until
+    return spans

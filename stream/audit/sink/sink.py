@@ -22,8 +22,8 @@ from stream.audit.archive.target import Target
 from stream.audit.sink.outages import GRACE_S, Outages
 from stream.audit.sink.partition_work import PartitionWork, Totals
 from stream.audit.sink.settings import SinkSettings
-from stream.audit.sink.sink_metrics import Telling
-from stream.audit.sink.topic_identity import held_back, open_archive, topic_on_brokers
+from stream.audit.sink.sink_metrics import SinkMetrics
+from stream.audit.sink.topic_identity import librdkafka_log_captured, open_archive, topic_on_brokers
 from stream.errors import ConfigurationError, KafkaUnavailable, StreamError
 from stream.runtime.connections import framing_of, kafka_properties
 from stream.runtime.health import Vitals, served
@@ -70,7 +70,7 @@ class Sink:
         self._last: dict[int, int] = {}  # its positions when it ended
         self.vitals = Vitals()
         self._outages = Outages(settings, self.vitals, self._stop.is_set)
-        self.telling = Telling(
+        self.telling = SinkMetrics(
             self.totals, {"sink_partitions": lambda: len(self._works), "sink_outage_seconds": self._outages.away_s}
         )
 
@@ -88,7 +88,7 @@ class Sink:
         self._consumer = consumer = self._make_consumer(properties)
         try:
             wait_s = max(self._settings.start_wait_s, 1.0)
-            with held_back() as said:  # by librdkafka: the one line of the error says it too
+            with librdkafka_log_captured() as said:  # by librdkafka: the one line of the error says it too
                 try:
                     topic_id, cluster_id = topic_on_brokers(
                         consumer, properties, self._topic, timeout_s=wait_s, said=said

@@ -34,8 +34,8 @@ METERS: Final = (
 )
 
 
-class Telling:
-    """Numbers of one sink."""
+class SinkMetrics:
+    """Metrics of one sink, and its progress log line."""
 
     def __init__(self, totals: Totals, gauges: Mapping[str, Callable[[], float]]) -> None:
         """`totals` are read as they stand; `gauges` are asked at each scrape."""

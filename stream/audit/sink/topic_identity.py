@@ -1,4 +1,4 @@
-"""Opens an archive for a topic, and makes sure that it is this topic's and no other's."""
+"""Opens the archive of a topic, and refuses the archive of another topic."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ TOPIC_ID_WAIT_S: Final = 10.0
 
 
 @contextmanager
-def held_back() -> Iterator[list[str]]:
-    """Keep what librdkafka logs from the log meanwhile, and give it: an error's one line is to say it, and nothing beside."""
+def librdkafka_log_captured() -> Iterator[list[str]]:
+    """Collect librdkafka's log lines instead of logging them, so that the error alone reports them."""
     said: list[str] = []
 
     def keep(record: logging.LogRecord) -> bool:

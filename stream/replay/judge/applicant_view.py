@@ -1,4 +1,4 @@
-"""What an applicant is told, and the numbers behind it that no letter has: both compared between two answers."""
+"""What an applicant sees of an answer, and the numbers behind it that no letter shows; compares both."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Words: TypeAlias = Mapping[str, tuple[str, str | None]]  # feature -> label, uni
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class ApplicantView:
     """What a letter can say of an answer. `options`: by tier, the features to change, each from and to what.
 
     `words` and `expires_at` are None where nobody knows them any more, and then they are not compared.
@@ -34,10 +34,10 @@ def words_of(model: PublishedModel) -> Words:
     return {rule.name: (rule.label, rule.unit) for rule in model.rules.rules}
 
 
-def told_of(body: Body, words: Words | None, expires_at: str | None) -> Told:
+def applicant_view(body: Body, words: Words | None, expires_at: str | None) -> ApplicantView:
     """Take out of an audit body what the applicant is told. Raises: KeyError, TypeError for what is no audit body."""
     own = body["decision"]["features"]
-    return Told(
+    return ApplicantView(
         status=str(body["status"]),
         reasons=tuple(str(one["text"]) for one in body["reasons"]),
         options={
@@ -49,7 +49,7 @@ def told_of(body: Body, words: Words | None, expires_at: str | None) -> Told:
     )
 
 
-def told_differently(before: Told, after: Told) -> tuple[str, ...]:
+def view_differences(before: ApplicantView, after: ApplicantView) -> tuple[str, ...]:
     """Name what a letter would say differently: status, reasons' texts, each tier's actions or only their wording, the day."""
     found = ["status"] if before.status != after.status else []
     if before.reasons != after.reasons:
@@ -68,7 +68,7 @@ def told_differently(before: Told, after: Told) -> tuple[str, ...]:
     return tuple(found)
 
 
-def behind_differently(before: Body, after: Body) -> tuple[str, ...]:
+def number_differences(before: Body, after: Body) -> tuple[str, ...]:
     """Name the numbers that differ and that nobody is told: margins, probabilities, efforts, contributions, codes.
 
     Raises: KeyError, TypeError for what is no audit body.
@@ -89,9 +89,9 @@ def behind_differently(before: Body, after: Body) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _wording(told: Told, tier: str) -> list[tuple[str, str | None] | None]:
-    words = told.words or {}
-    return [words.get(feature) for feature, _, _ in told.options[tier]]
+def _wording(view: ApplicantView, tier: str) -> list[tuple[str, str | None] | None]:
+    words = view.words or {}
+    return [words.get(feature) for feature, _, _ in view.options[tier]]
 
 
 def _of_all(reasons: Sequence[Mapping[str, Any]], what: str) -> list[Any]:

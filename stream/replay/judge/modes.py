@@ -16,16 +16,16 @@ from stream.recourse.finding import score
 from stream.recourse.model import PublishedModel
 from stream.recourse.record.decision_record import ENGINE_VERSION, decision_by_value
 from stream.replay.judge.applicant_view import (
+    ApplicantView,
     Body,
-    Told,
     Words,
-    behind_differently,
-    told_differently,
-    told_of,
+    applicant_view,
+    number_differences,
+    view_differences,
     words_of,
 )
 from stream.replay.judge.models import Models
-from stream.replay.judge.repeats import Seen, keys_of
+from stream.replay.judge.repeats import SeenRecords, keys_of
 from stream.replay.judge.verdict import (
     OF_A_REPLAY,
     OUTSIDE,
@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 DIGEST_BYTES = 16  # of the 32 of SHA-256, to remember which decisions have an answer
 
 
-class Judges(Protocol):
+class Mode(Protocol):
     """One mode. `counts_answers`: what it counts are stored answers, not decisions."""
 
     counts_answers: ClassVar[bool]
@@ -56,9 +56,11 @@ class Judges(Protocol):
 
 
 class Judge:
-    """Looks into records, holds them to the window and to those before, and asks the mode about what is left."""
+    """Reads records, drops those outside the window and repeats, and asks the mode about the rest."""
 
-    def __init__(self, mode: Judges, *, framing: Framing, window: Window, decision_bytes_max: int, seen: Seen) -> None:
+    def __init__(
+        self, mode: Mode, *, framing: Framing, window: Window, decision_bytes_max: int, seen: SeenRecords
+    ) -> None:
         """`seen`: the records before the next; each record judged is noted there."""
         self._mode = mode
         self._seen = seen
@@ -116,7 +118,7 @@ class Reproduce:
         self._models = models
 
     def judge(self, record: Record) -> Verdict:
-        """See `Judges`."""
+        """See `Mode`."""
         if not isinstance(record, Stored):
             message = "the record is a decision, and only a stored answer can be reproduced; replay the audit records"
             raise MalformedRecord(message)
@@ -144,11 +146,11 @@ class Reproduce:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Before:
-    """What was said before. `told` and `body` are None where nobody was told anything, or nobody knows what."""
+    """What was said before. `view` and `body` are None where no letter was due, or its text is unknown."""
 
     side: Side
     its_own: bool
-    told: Told | None = None
+    view: ApplicantView | None = None
     body: Body | None = None
 
 
@@ -163,7 +165,7 @@ class WhatIf:
         self._changed = ChangedModels(models, change)
 
     def judge(self, record: Record) -> Verdict:
-        """See `Judges`."""
+        """See `Mode`."""
         decision = decision_of_record(record)
         model = self._changed.for_decision(decision)
         was = self._before(record, decision, model)
@@ -183,12 +185,12 @@ class WhatIf:
         asked = replace(asked, outcome="declined")
         made = answer(asked, model)
         verdict = replace(verdict, after=side_of(made.body), decision=asked, answer=made)
-        if was.told is None or was.body is None:
+        if was.view is None or was.body is None:
             return replace(verdict, told_before=False)
-        told = told_of(made.body, words_of(model), made.recommendation["expires_at"])
+        view = applicant_view(made.body, words_of(model), made.recommendation["expires_at"])
         with _as_stored():
-            behind = behind_differently(was.body, made.body)
-        differs = told_differently(was.told, told)
+            behind = number_differences(was.body, made.body)
+        differs = view_differences(was.view, view)
         return replace(verdict, differs=differs, behind=behind)
 
     def _before(self, record: Record, decision: Decision, asked: PublishedModel) -> _Before:
@@ -199,8 +201,8 @@ class WhatIf:
         if isinstance(record, Stored):
             words, its_own = self._words_of(record, asked), record.body["status"] != "not_model_decline"
             with _as_stored():
-                told, side = told_of(record.body, words, None), side_of(record.body)
-            return _Before(side=side, its_own=its_own, told=told, body=record.body)
+                view, side = applicant_view(record.body, words, None), side_of(record.body)
+            return _Before(side=side, its_own=its_own, view=view, body=record.body)
         by_model = decision.outcome == "approved" or decision.decline_basis == "model"
         try:
             own = self._models.of_decision(decision)
@@ -215,8 +217,8 @@ class WhatIf:
         its_own = by_model and agrees
         if made is None:
             return _Before(side=Side(margin=scored.margin), its_own=its_own)
-        told = told_of(made.body, words_of(own), made.recommendation["expires_at"])
-        return _Before(side=side_of(made.body), its_own=its_own, told=told, body=made.body)
+        view = applicant_view(made.body, words_of(own), made.recommendation["expires_at"])
+        return _Before(side=side_of(made.body), its_own=its_own, view=view, body=made.body)
 
     def _words_of(self, record: Stored, asked: PublishedModel) -> Words | None:
         """What a stored answer's actions were called; None where its rules are neither those asked nor at hand."""
@@ -239,7 +241,7 @@ class Backfill:
         self._answered = answered
 
     def judge(self, record: Record) -> Verdict:
-        """See `Judges`."""
+        """See `Mode`."""
         decision = decision_of_record(record)
         if decision.outcome == "approved":
             return Verdict(outcome="approved", decision_id=decision.decision_id)

@@ -7,20 +7,23 @@ no name, on the disk past its cache, so memory is bounded whatever the number of
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Self, TypeAlias
 
 from stream.canonical import sha256
-from stream.errors import DiskUnavailable, MalformedRecord
+from stream.errors import MalformedRecord
 from stream.recourse.record.decision_record import decision_by_value
 from stream.replay.judge.verdict import OF_THE_DELIVERY
 from stream.replay.sources.records import Record, Stored
+from stream.runtime.scratch_index import ScratchIndex
 
 DIGITS: Final = 32  # 128 bits: of a billion records, two different ones are taken for equal with chance 2^-69
 CACHE_KIB: Final = 8 * 1024
+DISK_FULL: Final = (
+    "this host's temporary folder (TMPDIR) cannot hold which decisions were seen ({error}); make room, and start "
+    "again with the same --run-id to go on"
+)
 
 Noted: TypeAlias = Literal["new", "repeat", "conflict"]
 
@@ -76,65 +79,42 @@ def _keys_of(record: Record, *, counts_answers: bool) -> Keys:
     )
 
 
-class Seen:
-    """The records so far, in the order of the source. To be used as a block."""
+class SeenRecords:
+    """The records so far, in the order of the source. To be used as a block.
+
+    All methods raise DiskUnavailable when the temporary folder is full.
+    """
 
     def __init__(self) -> None:
-        """Nothing yet. Raises: DiskUnavailable, as all methods do, when SQLite's temporary folder is full."""
         self._taken: list[Keys] = []
-        with _told():
-            self._database = sqlite3.connect("", isolation_level=None)
-            self._database.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-            self._database.execute("PRAGMA journal_mode = OFF")
-            self._database.execute("PRAGMA synchronous = OFF")
-            self._database.execute("CREATE TABLE seen (key BLOB PRIMARY KEY) WITHOUT ROWID")
+        self._index = ScratchIndex(DISK_FULL, cache_kib=CACHE_KIB)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_why: object) -> None:
-        self._database.close()
+        self._index.close()
 
     def note(self, keys: Keys) -> Noted:
-        """Take in the next record: new, equal to an earlier one, or of an id whose decision had other content."""
+        """Add the next record: new, equal to an earlier one, or with the id of a decision of other content."""
         name, decision, record = _rows(keys)
-        with _told():
-            if self._has(record):
-                return "repeat"
-            conflict = self._has(name) and not self._has(decision)
+        if record in self._index:
+            return "repeat"
+        conflict = name in self._index and decision not in self._index
         self.know((keys,))
         self._taken.append(keys)
         return "conflict" if conflict else "new"
 
     def know(self, earlier: Iterable[Keys]) -> None:
-        """Take in the records of a chunk that was finished before."""
-        with _told():
-            rows = ((one,) for keys in earlier for one in _rows(keys))
-            self._database.execute("BEGIN")
-            self._database.executemany("INSERT OR IGNORE INTO seen VALUES (?)", rows)
-            self._database.execute("COMMIT")
+        """Add the records of a chunk that an earlier start finished."""
+        self._index.add(one for keys in earlier for one in _rows(keys))
 
     def taken(self) -> list[Keys]:
-        """Give what was noted as no repeat since the last call, in its order: what a chunk's result keeps."""
+        """Return the records noted since the last call that were no repeats, in order: a chunk's result keeps them."""
         taken, self._taken = self._taken, []
         return taken
-
-    def _has(self, key: bytes) -> bool:
-        return self._database.execute("SELECT 1 FROM seen WHERE key = ?", (key,)).fetchone() is not None
 
 
 def _rows(keys: Keys) -> tuple[bytes, bytes, bytes]:
     name, decision, record = map(bytes.fromhex, (keys.name, keys.decision, keys.record))
     return b"n" + name, b"d" + decision, b"r" + record
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        message = (
-            f"this host's temporary folder (TMPDIR) cannot hold which decisions were seen ({error}); make room, and start "
-            "again with the same --run-id to go on"
-        )
-        raise DiskUnavailable(message) from error

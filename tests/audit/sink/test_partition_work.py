@@ -19,7 +19,7 @@ from stream.audit.archive.read import read_archive
 from stream.audit.archive.target import Target
 from stream.audit.archive_check import ArchiveCheck
 from stream.audit.record_check import Tally, check
-from stream.audit.sink.still_there import missing_of
+from stream.audit.sink.partition_work import missing_of
 from stream.errors import ArchiveDamaged, ConfigurationError, RecordsLost
 from tests.audit.archive.topic import MemoryTopic, audit_record, feed, files_of, plain_topic, sink_once, stored, work_on
 

@@ -15,7 +15,7 @@ from stream.errors import MalformedRecord
 from stream.recourse.answer import answer
 from stream.recourse.model import PublishedModel
 from stream.recourse.rules.policy import Policy
-from stream.replay.judge.applicant_view import behind_differently, told_differently, told_of, words_of
+from stream.replay.judge.applicant_view import applicant_view, number_differences, view_differences, words_of
 from stream.replay.judge.models import Models
 from stream.replay.judge.modes import WhatIf
 from stream.replay.judge.verdict import Verdict
@@ -147,10 +147,10 @@ def test_each_part_is_on_its_side(toy: Lender, model: PublishedModel, name: str)
     after = copy.deepcopy(before)
     change(after)
     words = words_of(model)
-    found = told_differently(told_of(before, words, None), told_of(after, words, None))
+    found = view_differences(applicant_view(before, words, None), applicant_view(after, words, None))
     assert found[: len(told)] == told
     assert len(found) == len(told) or name == "own value"
-    assert behind_differently(before, after) == behind
+    assert number_differences(before, after) == behind
 
 
 def _apart(body: Any) -> bool:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from stream.bundle.open import open_bundle
 from stream.files.answer_lines import answer_line
 from stream.recourse.answer import answer
-from stream.replay.judge.repeats import Keys, Seen, keys_from
+from stream.replay.judge.repeats import Keys, SeenRecords, keys_from
 from stream.replay.judge.what_if import Change
 from stream.replay.report.report import is_all_right
 from stream.replay.request import Request
@@ -76,7 +76,7 @@ def test_the_first_of_each_content_counts(rows: list[tuple[int, int]], cut: int)
         Keys(name=digits(name), decision=digits(100 * name + one), record=digits(100 * name + one))
         for name, one in rows
     ]
-    with Seen() as first, Seen() as second:
+    with SeenRecords() as first, SeenRecords() as second:
         found = [first.note(one) for one in keys[:cut]]
         kept = [one.to_text() for one in first.taken()]
         second.know(keys_from(text) for text in kept)
