@@ -37,7 +37,7 @@ from stream.audit.archive.markers import (
     ranges_in,
     read_beginning,
 )
-from stream.audit.archive.range_files import digest_of, table_of
+from stream.audit.archive.range_files import size_and_sha256, table_of
 from stream.audit.archive.read import marker_of, opened
 from stream.audit.archive.rows import ReadRow, read_rows, row_from
 from stream.audit.archive.target import Target
@@ -189,14 +189,14 @@ class ArchiveCheck:
     def _as_named(self, entry: FileEntry) -> bool:
         try:
             with self._target.local_copy(entry.path) as file:
-                return digest_of(file) == (entry.bytes, entry.sha256)
+                return size_and_sha256(file) == (entry.bytes, entry.sha256)
         except (ArchiveDamaged, OSError):
             return False
 
     def _file(self, entry: FileEntry, marker: Marker, offsets: set[int]) -> Iterator[Found | ArchiveFault]:
         try:
             with self._target.local_copy(entry.path) as file:
-                if digest_of(file) != (entry.bytes, entry.sha256):
+                if size_and_sha256(file) != (entry.bytes, entry.sha256):
                     yield ArchiveFault(entry.path, self._not_as_named(marker))
                 rows = 0
                 for found in self._rows(file, entry, marker, offsets):

@@ -19,7 +19,7 @@ from typing import Final
 
 from stream.audit.archive.layout import UNREADABLE, Range, marker_path
 from stream.audit.archive.markers import FileEntry, Marker, read_marker, write_marker
-from stream.audit.archive.range_files import digest_of, write_records, write_unreadable
+from stream.audit.archive.range_files import size_and_sha256, write_records, write_unreadable
 from stream.audit.archive.range_spool import RangeSpool, Row
 from stream.audit.archive.rows import Stored, read_rows, row_from, row_of
 from stream.audit.archive.target import Target
@@ -82,7 +82,7 @@ class OpenRange:
         """
         for entry in tail.all_files:
             with self._target.local_copy(entry.path) as file:
-                if digest_of(file) != (entry.bytes, entry.sha256):
+                if size_and_sha256(file) != (entry.bytes, entry.sha256):
                     message = f"the archive at {self._target.shown}: {entry.path} is not what its range file says"
                     raise ArchiveDamaged(message)
                 for read in read_rows(file, entry.path):

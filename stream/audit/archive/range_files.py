@@ -56,7 +56,7 @@ def table_of(rows: Iterable[Row], schema: pa.Schema) -> pa.Table:
     )
 
 
-def digest_of(file: Path) -> tuple[int, str]:
+def size_and_sha256(file: Path) -> tuple[int, str]:
     """Measure and hash a local file. Raises: OSError."""
     digest, size = hashlib.sha256(), 0
     with file.open("rb") as content:
@@ -73,7 +73,7 @@ def _write(rows: Iterable[Row], draft: Path, path: str, schema: pa.Schema, optio
             for group in _groups(rows):
                 writer.write_table(table_of(group, schema), row_group_size=len(group))
                 count += len(group)
-        size, digest = digest_of(draft)
+        size, digest = size_and_sha256(draft)
     except OSError as error:
         message = f"{path} cannot be written on this host at {draft.parent}: {error.strerror or error}"
         raise DiskUnavailable(message) from error

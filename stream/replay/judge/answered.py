@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stream.errors import PoisonError
-from stream.replay.judge.modes import digest_of
+from stream.replay.judge.modes import decision_digest
 from stream.replay.sources.records import Stored, read_raw
 from stream.replay.sources.source import ReadsRecords, Snapshot, chunks_of
 from stream.wire.framing import Framing
@@ -27,5 +27,5 @@ def answered_in(sources: Iterable[tuple[ReadsRecords, Snapshot]], framing: Frami
                 except PoisonError:
                     continue  # a record that nobody can read answers nothing
                 if isinstance(record, Stored) and not record.replay:
-                    found.add(digest_of(record.decision))
+                    found.add(decision_digest(record.decision))
     return found

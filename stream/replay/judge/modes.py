@@ -236,7 +236,7 @@ class Backfill:
     counts_answers: ClassVar[bool] = False
 
     def __init__(self, models: Models, answered: Container[bytes]) -> None:
-        """`answered`: digests of the decisions that have one, as `digest_of` gives them."""
+        """`answered`: digests of the decisions that have one, as `decision_digest` gives them."""
         self._models = models
         self._answered = answered
 
@@ -245,7 +245,7 @@ class Backfill:
         decision = decision_of_record(record)
         if decision.outcome == "approved":
             return Verdict(outcome="approved", decision_id=decision.decision_id)
-        if isinstance(record, Stored) or digest_of(decision) in self._answered:
+        if isinstance(record, Stored) or decision_digest(decision) in self._answered:
             return Verdict(outcome="answered_before", decision_id=decision.decision_id)
         made: Answer = answer(decision, self._models.of_decision(decision))
         return Verdict(
@@ -262,14 +262,14 @@ def decision_of_record(record: Record) -> Decision:
     return record.decision if isinstance(record, Stored) else record
 
 
-def digest_of(decision: Decision) -> bytes:
-    """Name a decision with its whole content, shortly."""
+def decision_digest(decision: Decision) -> bytes:
+    """Return a short digest of a decision with its whole content."""
     return bytes.fromhex(sha256(decision_by_value(decision)))[:DIGEST_BYTES]
 
 
 @contextmanager
 def _as_stored() -> Iterator[None]:
-    """Look into a stored body. Raises: MalformedRecord where it has not the shape of one."""
+    """Report a stored body of another shape as MalformedRecord."""
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError) as error:
