@@ -193,10 +193,10 @@ def preview(
         if one.is_wrong and len(wrong) < FAULTS_SHOWN_MAX:
             wrong.append(f"{one.decision_id}: {one.why}")
     if totals.no_answers and totals.no_answers == totals.letters + totals.without:
-        msg = f"--input {source}: none of its {totals.no_answers} lines is an answer; give {EXPECTED}"
-        raise ConfigurationError(msg)
+        message = f"--input {source}: none of its {totals.no_answers} lines is an answer; give {EXPECTED}"
+        raise ConfigurationError(message)
     folder.finish()
-    _tell_previews(wrong, totals, index=out / "index.html", as_json=as_json)
+    _print_totals(wrong, totals, index=out / "index.html", as_json=as_json)
     ctx.exit(1 if wrong else 0)
 
 
@@ -216,18 +216,18 @@ def templates(*, out: Path) -> None:
     try:
         shutil.copytree(shipped_folder(), out)
     except OSError as error:
-        msg = f"--out {out}: {error.strerror or error}"
-        raise ConfigurationError(msg) from error
+        message = f"--out {out}: {error.strerror or error}"
+        raise ConfigurationError(message) from error
     click.echo(f"{out}: {', '.join(sorted(path.name for path in out.iterdir() if path.is_dir()))}")
 
 
-def _tell_previews(wrong: list[str], totals: Totals, *, index: Path, as_json: bool) -> None:
+def _print_totals(wrong: list[str], totals: Totals, *, index: Path, as_json: bool) -> None:
     for line in wrong:
         click.echo(line, err=True)
     if totals.wrong > len(wrong):
         click.echo(f"... and {totals.wrong - len(wrong)} more that make no letter", err=True)
     if totals.unlabelled:
-        click.echo(totals.labels_told(), err=True)
+        click.echo(totals.unlabelled_summary(), err=True)
     if as_json:
         told = {
             "letters": totals.letters,

@@ -9,7 +9,7 @@ from typing import Final
 from stream.errors import ConfigurationError
 from stream.events import Action, Recommendation, RecommendedTier, TierName
 from stream.notify.contacts.contact_lookup import contacts_of
-from stream.notify.letters.preview import EXPECTED, RECIPIENT, filled, previews
+from stream.notify.letters.preview import EXPECTED, RECIPIENT, previews, with_placeholders
 from stream.notify.letters.preview_folder import Totals
 from stream.notify.letters.templates import Letter, LetterTemplates
 from stream.notify.letters.view import creditor_of, view_of
@@ -58,11 +58,11 @@ def _of_answers(source: Path, settings: NotifySettings, templates: LetterTemplat
     for one in previews(source, settings, templates, time.time_ns() // 1_000_000):
         totals.add(one)
     if totals.no_answers and totals.no_answers == totals.letters + totals.without:
-        msg = f"--input {source}: none of its {totals.no_answers} lines is an answer; give {EXPECTED}"
-        raise ConfigurationError(msg)
+        message = f"--input {source}: none of its {totals.no_answers} lines is an answer; give {EXPECTED}"
+        raise ConfigurationError(message)
     told = [f"{source}: {totals.letters} letters, {totals.without} answers without one, {totals.wrong} of them wrong"]
     if totals.unlabelled:
-        return [*told, f"WARNING: {totals.labels_told()}"]
+        return [*told, f"WARNING: {totals.unlabelled_summary()}"]
     return [*told, "each feature that these letters name has a label"]
 
 
@@ -73,7 +73,7 @@ def sample(settings: NotifySettings, locale: str) -> Letter:
     return templates.letter(
         view_of(
             sample_recommendation(now_ms),
-            creditor=creditor_of(filled(settings)),
+            creditor=creditor_of(with_placeholders(settings)),
             recipient=RECIPIENT,
             words=templates.words,
             now_ms=now_ms,

@@ -11,7 +11,6 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from stream.errors import ConfigurationError, KafkaUnavailable
-from stream.notify.commit_order import Progress
 from stream.runtime.kafka.inbound import Inbound
 
 log = logging.getLogger(__name__)
@@ -29,11 +28,36 @@ LOST: Final = frozenset(
 HEALS: Final = frozenset({KafkaError._PARTITION_EOF, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN})  # noqa: SLF001
 
 
-class NotOurs(Exception):
+class PartitionLost(Exception):
     """The partition went to another notifier, or may have: nothing of it is sent; who owns it begins where we ended."""
 
 
-class Reading:
+class OpenOffsets:
+    """The records of one partition that were read and are not settled: letters end in another order than they began."""
+
+    def __init__(self) -> None:
+        self._open: set[int] = set()
+        self._next: int | None = None
+
+    def read(self, offset: int) -> None:
+        """Note a record that was read."""
+        self._open.add(offset)
+        self._next = offset + 1 if self._next is None else max(self._next, offset + 1)
+
+    def settle(self, offset: int) -> None:
+        """Note that a record needs no more work."""
+        self._open.discard(offset)
+
+    def __contains__(self, offset: int) -> bool:
+        return offset in self._open
+
+    @property
+    def safe(self) -> int | None:
+        """The offset to commit: everything below it is settled. None before the first record."""
+        return min(self._open) if self._open else self._next
+
+
+class NotifierConsumer:
     """Reads one topic in a group, for one thread. `dropped` hears which partitions are no longer ours."""
 
     def __init__(
@@ -49,7 +73,7 @@ class Reading:
         """Join the group; partitions come while `next` is called."""
         self.topic = topic
         self.newly_assigned = False
-        self.owned: dict[int, Progress] = {}
+        self.owned: dict[int, OpenOffsets] = {}
         self._dropped = dropped
         self._clock = clock
         self._lease_s = session_timeout_s * PROVEN_FOR
@@ -95,36 +119,36 @@ class Reading:
     def prove(self, partition: int) -> None:
         """See to it that the partition is ours at this moment, by the broker's own word where the last one is old.
 
-        Raises: NotOurs, KafkaUnavailable.
+        Raises: PartitionLost, KafkaUnavailable.
         """
-        progress = self.owned.get(partition)
-        if progress is None:
-            raise NotOurs
+        offsets = self.owned.get(partition)
+        if offsets is None:
+            raise PartitionLost
         now_s = self._clock()
-        if now_s - self._proven.get(partition, -self._lease_s) < self._lease_s or progress.safe is None:
+        if now_s - self._proven.get(partition, -self._lease_s) < self._lease_s or offsets.safe is None:
             return
-        self._commit({partition: progress.safe})  # brokers take commits from a member of the present generation only
+        self._commit({partition: offsets.safe})  # brokers take commits from a member of the present generation only
         self._proven[partition] = now_s
 
     def is_ours(self, record: Inbound) -> bool:
         """Whether a record that was read is still ours to deal with."""
-        return record.partition in self.owned and self.owned[record.partition].is_open(record.offset)
+        return record.partition in self.owned and record.offset in self.owned[record.partition]
 
     def settled(self, record: Inbound) -> None:
         """A record needs no more."""
-        progress = self.owned.get(record.partition)
-        if progress is not None:
-            progress.done(record.offset)
+        offsets = self.owned.get(record.partition)
+        if offsets is not None:
+            offsets.settle(record.offset)
 
     def commit(self) -> None:
         """Commit what is settled and new.
 
-        Raises: NotOurs, KafkaUnavailable.
+        Raises: PartitionLost, KafkaUnavailable.
         """
         new = {
-            number: progress.safe
-            for number, progress in self.owned.items()
-            if progress.safe is not None and progress.safe != self._committed.get(number)
+            number: offsets.safe
+            for number, offsets in self.owned.items()
+            if offsets.safe is not None and offsets.safe != self._committed.get(number)
         }
         if new:
             self._commit(new)
@@ -149,10 +173,10 @@ class Reading:
 
     def _inbound(self, message: Message) -> Inbound | None:
         partition, offset = int(message.partition() or 0), int(message.offset() or 0)
-        progress = self.owned.get(partition)
-        if progress is None:
+        offsets = self.owned.get(partition)
+        if offsets is None:
             return None
-        progress.began(offset)
+        offsets.read(offset)
         _, timestamp = message.timestamp()
         return Inbound(
             key=_bytes(message.key()),
@@ -174,15 +198,15 @@ class Reading:
             failed = [error.args[0]]
         for fault in failed:
             if fault.code() in LOST:
-                raise NotOurs(fault.str())
-            msg = f"offsets of {self.topic} cannot be committed: {fault.str()}"
-            raise KafkaUnavailable(msg)
+                raise PartitionLost(fault.str())
+            message = f"offsets of {self.topic} cannot be committed: {fault.str()}"
+            raise KafkaUnavailable(message)
         self._committed |= offsets
 
     def _on_assign(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._consumer.incremental_assign(partitions)
         for one in partitions:
-            self.owned[one.partition] = Progress()
+            self.owned[one.partition] = OpenOffsets()
         self.newly_assigned = self.newly_assigned or bool(partitions)
         if self._paused and partitions:
             self._consumer.pause(partitions)
@@ -195,7 +219,7 @@ class Reading:
         if new:
             try:
                 self._commit(new)
-            except (NotOurs, KafkaUnavailable) as why:  # who comes next reads it again, and the index knows it
+            except (PartitionLost, KafkaUnavailable) as why:  # who comes next reads it again, and the index knows it
                 log.warning("notify.not_committed", extra={"why": str(why)})
         self._forget(leaving)
         self._consumer.incremental_unassign(partitions)

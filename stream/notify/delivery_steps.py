@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 from stream.errors import ConfigurationError, LetterRefused, PoisonError
 from stream.events import Recommendation
-from stream.notify.letters.letter_writer import Desk, Draft
+from stream.notify.letters.letter_writer import Draft, LetterWriter
 from stream.notify.notices.notice import notice
 from stream.notify.notices.notice_index import NoticeIndex
 from stream.notify.notices.record import Channel, Notice
-from stream.notify.transports.transport import Bounced, NotNow, Transport
+from stream.notify.transports.transport import AddressRefused, TemporaryRefusal, Transport
 from stream.runtime.kafka.dead_letters import dead_letter, dead_letter_without_value
 from stream.runtime.kafka.delivery import Delivers, Output
 from stream.runtime.kafka.inbound import Inbound
@@ -46,18 +46,18 @@ class Job:
     channel: Channel | None = None
     outcome: Notice | None = None  # it went out; this is still to be recorded
     wanted: str = ""  # the locale that it went out for
-    by_hand: bool = False  # it went out without an address
+    needs_address: bool = False  # it went out without an address
     followers: list[Inbound] = field(default_factory=list)  # of the same decision, to be looked at after it
 
 
-class HandingOver:
+class DeliverySteps:
     """Takes jobs through the steps, for one thread."""
 
     def __init__(
         self,
         service: Settings,
         *,
-        desk: Desk,
+        letter_writer: LetterWriter,
         transports: Mapping[Channel, Transport],
         index: NoticeIndex,
         delivery: Delivers,
@@ -67,7 +67,7 @@ class HandingOver:
     ) -> None:
         """`prove` raises when a partition is not ours; `now_ms`: the clock, in Unix milliseconds."""
         self._service = service
-        self._desk = desk
+        self._letter_writer = letter_writer
         self._transports = transports
         self._index = index
         self._delivery = delivery
@@ -75,15 +75,15 @@ class HandingOver:
         self._prove = prove
         self._now_ms = now_ms
 
-    def hand_over(self, job: Job, retry: Retry) -> Notice:
+    def deliver(self, job: Job, retry: Retry) -> Notice:
         """Bring a letter out, and record it; return its notice.
 
-        Raises: PoisonError, NotNow, DependencyError, NotOurs, Abandoned. The job remembers how far it came.
+        Raises: PoisonError, TemporaryRefusal, DependencyError, PartitionLost, Abandoned. The job remembers how far it came.
         """
         if job.outcome is None:
             self._look_up(job)
-            draft = self._desk.draft(job.recommendation, job.written_ms)
-            job.channel = draft.way.channel
+            draft = self._letter_writer.draft(job.recommendation, job.written_ms)
+            job.channel = draft.route.channel
             self._check_size(job, draft)
             self._prove(job.record.partition)
             self._begin(job, draft, retry)
@@ -99,11 +99,11 @@ class HandingOver:
         """
         refused = self._delivery.deliver([self._output(one)], retry)
         if refused:
-            msg = (
+            message = (
                 f"the topic {self._service.topic_notices} refuses the notice of a letter that went out: {refused[0].reason}; "
                 "see to its max.message.bytes (coach topics apply), and start again"
             )
-            raise ConfigurationError(msg)
+            raise ConfigurationError(message)
         self._index.add([one])
 
     def bury(self, record: Inbound, error: PoisonError, *, attempts: int, failed: Notice | None, retry: Retry) -> None:
@@ -117,8 +117,8 @@ class HandingOver:
             )
             refused = self._delivery.deliver([letter], retry)
         if refused:
-            msg = f"the topic {self._service.topic_dlq} refuses a dead letter: {refused[0].reason}"
-            raise ConfigurationError(msg)
+            message = f"the topic {self._service.topic_dlq} refuses a dead letter: {refused[0].reason}"
+            raise ConfigurationError(message)
         if failed is not None:
             self.record(failed, retry)
 
@@ -142,7 +142,7 @@ class HandingOver:
             status="sending",
             now_ms=job.written_ms,
             rendered=draft.rendered,
-            way=draft.way,
+            route=draft.route,
             duplicate_possible=job.duplicate_possible,
         )
         self.record(begun, retry)
@@ -153,18 +153,18 @@ class HandingOver:
         error = None
         try:
             reply = self._sent(job, draft)
-        except Bounced as bounced:
-            why = "bounced" if draft.way.channel == "email" else "refused_by_receiver"
-            draft = self._desk.by_post(job.recommendation, draft, job.written_ms, why)
+        except AddressRefused as bounced:
+            why = "bounced" if draft.route.channel == "email" else "refused_by_receiver"
+            draft = self._letter_writer.by_post(job.recommendation, draft, job.written_ms, why)
             error = f"Bounced: {bounced}"
             reply = self._sent(job, draft)
-        job.wanted, job.by_hand = draft.wanted, draft.package.by_hand
+        job.wanted, job.needs_address = draft.wanted, draft.package.needs_address
         return notice(
             job.recommendation,
-            status="printed" if draft.way.channel == "print" else "sent",
+            status="printed" if draft.route.channel == "print" else "sent",
             now_ms=self._now_ms(),
             rendered=draft.rendered,
-            way=draft.way,
+            route=draft.route,
             attempts=job.attempts,
             reply=reply,
             duplicate_possible=job.duplicate_possible,
@@ -174,18 +174,20 @@ class HandingOver:
     def _sent(self, job: Job, draft: Draft) -> str:
         job.attempts += 1
         try:
-            return self._transports[draft.way.channel].send(draft.package)
-        except NotNow as later:
+            return self._transports[draft.route.channel].send(draft.package)
+        except TemporaryRefusal as later:
             job.duplicate_possible = job.duplicate_possible or later.uncertain
             raise
 
     def _check_size(self, job: Job, draft: Draft) -> None:
         """See before a letter goes out that its record fits the topic."""
-        whole = notice(job.recommendation, status="sent", now_ms=0, rendered=draft.rendered, way=draft.way)
+        whole = notice(job.recommendation, status="sent", now_ms=0, rendered=draft.rendered, route=draft.route)
         size = len(self._output(whole).value) + RECORD_ROOM_BYTES
         if size > self._service.recommendation_bytes_max:
-            msg = f"the letter's record would take {size} bytes, more than COACH_RECOMMENDATION_BYTES_MAX lets through"
-            raise LetterRefused(msg)
+            message = (
+                f"the letter's record would take {size} bytes, more than COACH_RECOMMENDATION_BYTES_MAX lets through"
+            )
+            raise LetterRefused(message)
 
     def _output(self, one: Notice) -> Output:
         topic = self._service.topic_notices

@@ -11,7 +11,7 @@ import httpx2
 from stream.notify.deadlines import Deadlines, Watchdog, end_connection
 
 
-class Http:
+class HttpClient:
     """A client whose connections stay open; it follows no redirects, so that tokens and letters stay where they belong."""
 
     def __init__(self, deadlines: Deadlines, *, timeout_s: float, headers: Mapping[str, str] | None = None) -> None:

@@ -11,14 +11,14 @@ from typing import Final, cast
 
 from stream.errors import MalformedRecord, NoticeGivenUp, PoisonError, UnexpectedFault
 from stream.events import Recommendation
-from stream.notify.consumer import NotOurs
-from stream.notify.delivery_steps import HandingOver, Job
+from stream.notify.consumer import PartitionLost
+from stream.notify.delivery_steps import DeliverySteps, Job
 from stream.notify.notices.notice import KIND, answer_sha256, notice, notice_id
 from stream.notify.notices.notice_index import NoticeIndex
 from stream.notify.notices.record import Channel, Notice
 from stream.notify.settings import NotifySettings
-from stream.notify.transports.transport import NotNow
-from stream.notify.warnings import Languages
+from stream.notify.transports.transport import TemporaryRefusal
+from stream.notify.warnings import LocaleFallbacks
 from stream.runtime.counters import Counters
 from stream.runtime.kafka.inbound import Inbound
 from stream.runtime.retry import Retry
@@ -28,7 +28,7 @@ from stream.wire.framing import Framing
 log = logging.getLogger(__name__)
 
 JITTER: Final = (0.5, 1.0)  # of a pause, so that what was refused together does not come back together
-NOT_OURS_PAUSE_S: Final = 0.5
+PARTITION_LOST_PAUSE_S: Final = 0.5
 GIVE_UP_TWICE: Final = 2  # times the bound, where nothing at all went out by that channel meanwhile
 
 
@@ -39,7 +39,7 @@ class Notifier:
         self,
         settings: NotifySettings,
         *,
-        handing_over: HandingOver,
+        delivery_steps: DeliverySteps,
         index: NoticeIndex,
         framing: Framing,
         counters: Counters,
@@ -51,11 +51,11 @@ class Notifier:
     ) -> None:
         """`retry` gives that of one record, by its partition; `settled` hears of what needs no more."""
         self._settings = settings
-        self._handing_over = handing_over
+        self._delivery_steps = delivery_steps
         self._index = index
         self._framing = framing
         self._counters = counters
-        self._languages = Languages(counters)
+        self._locale_fallbacks = LocaleFallbacks(counters)
         self._settled = settled
         self._retry = retry
         self._now_ms = now_ms
@@ -116,11 +116,11 @@ class Notifier:
         retry = self._retry(job.record.partition)
         try:
             self._one_try(job, retry)
-        except NotOurs:  # or not yet again: a rebalance decides, and `drop` hears of it
-            job.due_s = self._clock() + NOT_OURS_PAUSE_S
+        except PartitionLost:  # or not yet again: a rebalance decides, and `drop` hears of it
+            job.due_s = self._clock() + PARTITION_LOST_PAUSE_S
             self._waiting[job.notice_id] = job
             return
-        except NotNow as later:
+        except TemporaryRefusal as later:
             self._later(job, later)
             return
         except PoisonError as error:
@@ -137,7 +137,7 @@ class Notifier:
 
         def once() -> None:
             if not self._known(job, retry):
-                self._tell(job, self._handing_over.hand_over(job, retry))
+                self._tell(job, self._delivery_steps.deliver(job, retry))
 
         retry.outlast(once)
 
@@ -153,7 +153,7 @@ class Notifier:
             self._skip_quietly(job, "different_answer_again")
         else:
             withheld = notice(job.recommendation, status="withheld_different_answer", now_ms=self._now_ms())
-            self._handing_over.record(withheld, retry)
+            self._delivery_steps.record(withheld, retry)
             self._counters.add("notices_withheld_total")
             log.warning(
                 "notice.withheld_different_answer",
@@ -176,9 +176,9 @@ class Notifier:
             self._counters.add("notices_duplicate_possible_total")
         if late:
             self._counters.add("notices_late_total")
-        if job.by_hand:
+        if job.needs_address:
             self._counters.add("notices_by_hand_total")
-        self._languages.went_out(wanted=job.wanted, taken=done["locale"] or "")
+        self._locale_fallbacks.went_out(wanted=job.wanted, taken=done["locale"] or "")
         log.log(
             logging.WARNING if late else logging.INFO,
             "notice.late" if late else "notice.sent",
@@ -191,7 +191,7 @@ class Notifier:
             },
         )  # fmt: skip
 
-    def _later(self, job: Job, later: NotNow) -> None:
+    def _later(self, job: Job, later: TemporaryRefusal) -> None:
         settings, now_s = self._settings, self._clock()
         waited_s = now_s - job.first_tried_s
         channel = cast("Channel", job.channel)
@@ -244,7 +244,7 @@ class Notifier:
         decision_id: str | None = None,
     ) -> None:
         retry = self._retry(record.partition)
-        retry.outlast(lambda: self._handing_over.bury(record, error, attempts=attempts, failed=failed, retry=retry))
+        retry.outlast(lambda: self._delivery_steps.bury(record, error, attempts=attempts, failed=failed, retry=retry))
         self._counters.add("notices_dead_total", reason=error.reason)
         where = {"partition": record.partition, "offset": record.offset}
         log.warning(
@@ -256,13 +256,13 @@ class Notifier:
     def _read(self, record: Inbound, retry: Retry) -> Recommendation:
         value = record.value
         if value is None:
-            msg = "the record has no value"
-            raise MalformedRecord(msg)
+            message = "the record has no value"
+            raise MalformedRecord(message)
         # A schema registry may have to be asked.
         name, found = retry.outlast(lambda: self._framing.decode(value, topic=record.topic))
         if name != "Recommendation":
-            msg = f"the record is of the kind {name}; expected Recommendation"
-            raise MalformedRecord(msg)
+            message = f"the record is of the kind {name}; expected Recommendation"
+            raise MalformedRecord(message)
         return cast("Recommendation", found)
 
     @staticmethod

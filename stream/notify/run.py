@@ -11,12 +11,12 @@ from types import FrameType
 from typing import Final
 
 from stream.errors import ConfigurationError, DependencyError, KafkaUnavailable
-from stream.notify.consumer import NotOurs, Reading
+from stream.notify.consumer import NotifierConsumer, PartitionLost
 from stream.notify.contacts.contact import Contacts
 from stream.notify.contacts.contact_lookup import contacts_of
 from stream.notify.deadlines import Deadlines
-from stream.notify.delivery_steps import HandingOver
-from stream.notify.letters.letter_writer import Desk
+from stream.notify.delivery_steps import DeliverySteps
+from stream.notify.letters.letter_writer import LetterWriter
 from stream.notify.letters.template_trial import check_by_trial
 from stream.notify.letters.templates import Templates, read_templates
 from stream.notify.metrics import METERS
@@ -29,7 +29,7 @@ from stream.notify.transports.mail import Mail
 from stream.notify.transports.outbox import Files, Outbox
 from stream.notify.transports.transport import Transport
 from stream.notify.transports.webhook import Webhook
-from stream.notify.warnings import tell_by_hand, warn_of_missing
+from stream.notify.warnings import warn_of_missing, warn_of_missing_addresses
 from stream.runtime.connections import framing_of, kafka_properties, once_registry_answers
 from stream.runtime.counters import Counters
 from stream.runtime.health import Vitals, served
@@ -113,56 +113,56 @@ class NotifierProcess:
             service,
         )
         reader = NoticeReader(self._properties, topic=service.topic_notices, framing=framing, index=index)
-        reading = Reading(
+        consumer = NotifierConsumer(
             self._properties,
             group=settings.notify_group,
             topic=service.topic_recommendations,
             session_timeout_s=service.session_timeout_s,
-            dropped=lambda gone: notifier.drop(gone),  # noqa: PLW0108 - the notifier needs the reading, and comes after it
+            dropped=lambda gone: notifier.drop(gone),  # noqa: PLW0108 - the notifier needs the consumer, and comes after it
         )
-        desk = Desk(settings, contacts=self._contacts, templates=self._templates)
-        handing_over = HandingOver(
+        letter_writer = LetterWriter(settings, contacts=self._contacts, templates=self._templates)
+        delivery_steps = DeliverySteps(
             service,
-            desk=desk,
+            letter_writer=letter_writer,
             transports=self._transports,
             index=index,
             delivery=KafkaDelivery(self._properties, delivery_timeout_s=service.delivery_timeout_s),
             framing=framing,
-            prove=reading.prove,
+            prove=consumer.prove,
             now_ms=_now_ms,
         )
         notifier = Notifier(
             settings,
-            handing_over=handing_over,
+            delivery_steps=delivery_steps,
             index=index,
             framing=framing,
             counters=self._counters,
-            settled=reading.settled,
-            retry=lambda partition: self._retry(reading, partition),
+            settled=consumer.settled,
+            retry=lambda partition: self._retry(consumer, partition),
         )
-        self._serve(reading, reader, notifier, index)
+        self._serve(consumer, reader, notifier, index)
 
-    def _serve(self, reading: Reading, reader: NoticeReader, notifier: Notifier, index: NoticeIndex) -> None:
+    def _serve(self, consumer: NotifierConsumer, reader: NoticeReader, notifier: Notifier, index: NoticeIndex) -> None:
         log.info("notify.starting", extra={"software_version": SOFTWARE_VERSION, "locales": self._templates.locales})
         warn_of_missing(self._settings)
         health = served(
             self._settings.notify_metrics_port,
             counters=self._counters,
             vitals=self._vitals,
-            not_ready=lambda: self._not_ready(reading),
+            not_ready=lambda: self._not_ready(consumer),
             setting="COACH_NOTIFY_METRICS_PORT",
         )
         group, topic = self._settings.notify_group, self._service.topic_recommendations
         with self._signals(), health, LagWatch(kafka_properties(self._service), group=group, topic=topic) as lag:
             self._counters.follow("consumer_lag_records", lag.by_partition)
             try:
-                self._loop(reading, reader, notifier, index)
+                self._loop(consumer, reader, notifier, index)
             finally:
-                reading.close()
-                tell_by_hand(self._settings.notify_outbox)
+                consumer.close()
+                warn_of_missing_addresses(self._settings.notify_outbox)
                 log.info("notify.stopped", extra=self._counters.read())
 
-    def _loop(self, reading: Reading, reader: NoticeReader, notifier: Notifier, index: NoticeIndex) -> None:
+    def _loop(self, consumer: NotifierConsumer, reader: NoticeReader, notifier: Notifier, index: NoticeIndex) -> None:
         committed_s = told_s = time.monotonic()
         while not self._stop:
             self._vitals.expect("the notifier's loop", within_s=STALLED_AFTER_S)
@@ -171,56 +171,56 @@ class NotifierProcess:
                 if self._deadlines.is_stopping:
                     break
                 if notifier.full:
-                    reading.keep_alive(wait_s)
+                    consumer.keep_alive(wait_s)
                 else:
-                    self._one(reading, reader, notifier, index, wait_s)
+                    self._one(consumer, reader, notifier, index, wait_s)
             except Abandoned:  # a stop, or the partition went away: it is read again by who has it
                 log.info("notice.abandoned")
             now_s = time.monotonic()
             if now_s - committed_s >= self._service.commit_interval_s:
                 committed_s = now_s
-                self._commit(reading)
+                self._commit(consumer)
             if self._service.log_totals_every_s and now_s - told_s >= self._service.log_totals_every_s:
                 told_s = now_s
                 log.info("notify.totals", extra=self._counters.read())
-                tell_by_hand(self._settings.notify_outbox)
-        self._commit(reading)
+                warn_of_missing_addresses(self._settings.notify_outbox)
+        self._commit(consumer)
 
     def _one(
-        self, reading: Reading, reader: NoticeReader, notifier: Notifier, index: NoticeIndex, wait_s: float
+        self, consumer: NotifierConsumer, reader: NoticeReader, notifier: Notifier, index: NoticeIndex, wait_s: float
     ) -> None:
         """Take one record, after the index knows all that was sent before its partition came to us."""
-        record = reading.next(wait_s)
-        while reading.newly_assigned:
-            reading.newly_assigned = False
+        record = consumer.next(wait_s)
+        while consumer.newly_assigned:
+            consumer.newly_assigned = False
             self._caught_up = False
-            self._catch_up(reading, reader)
+            self._catch_up(consumer, reader)
             self._counters.set("notices_known", index.count)
             self._caught_up = True
-            log.info("notify.caught_up", extra={"partitions": sorted(reading.owned), "known": index.count})
-        if record is not None and reading.is_ours(record):
+            log.info("notify.caught_up", extra={"partitions": sorted(consumer.owned), "known": index.count})
+        if record is not None and consumer.is_ours(record):
             notifier.take(record)
 
-    def _catch_up(self, reading: Reading, reader: NoticeReader) -> None:
-        count = self._retry(reading, None).outlast(lambda: reader.catch_up(lambda: self._alive(reading)))
+    def _catch_up(self, consumer: NotifierConsumer, reader: NoticeReader) -> None:
+        count = self._retry(consumer, None).outlast(lambda: reader.catch_up(lambda: self._alive(consumer)))
         log.info("notify.notices_read", extra={"count": count})
 
-    def _alive(self, reading: Reading) -> None:
-        """Between the pieces of a long reading: stay in the group, and notice a stop. Raises: Abandoned."""
+    def _alive(self, consumer: NotifierConsumer) -> None:
+        """Between the pieces of a long consumer: stay in the group, and notice a stop. Raises: Abandoned."""
         self._vitals.expect("the notifier's loop", within_s=STALLED_AFTER_S)
-        reading.keep_alive(0)
+        consumer.keep_alive(0)
         if self._stop:
             raise Abandoned
 
-    def _commit(self, reading: Reading) -> None:
+    def _commit(self, consumer: NotifierConsumer) -> None:
         try:
-            reading.commit()
-        except NotOurs:  # the next poll brings the news
+            consumer.commit()
+        except PartitionLost:  # the next poll brings the news
             pass
         except KafkaUnavailable as away:  # tried again in a moment; sending needs proof, and so waits
             log.warning("notify.not_committed", extra={"why": str(away)})
 
-    def _retry(self, reading: Reading, partition: int | None) -> Retry:
+    def _retry(self, consumer: NotifierConsumer, partition: int | None) -> Retry:
         """The waiting for one record: it goes on polling, and ends when the partition is no longer ours."""
 
         def told(error: DependencyError, waited_s: float) -> None:
@@ -231,20 +231,20 @@ class NotifierProcess:
         def sleep(seconds: float) -> None:
             self._vitals.expect("the notifier's loop", within_s=STALLED_AFTER_S)
             began_s = time.monotonic()
-            reading.keep_alive(seconds)
+            consumer.keep_alive(seconds)
             time.sleep(max(0.0, seconds - (time.monotonic() - began_s)))
 
         self._waiting_out = ""
         return Retry(
             total_s=self._service.outage_max_s,
             pause_max_s=self._service.retry_delay_max_s,
-            abandoned=lambda: self._deadlines.is_over or (partition is not None and partition not in reading.owned),
+            abandoned=lambda: self._deadlines.is_over or (partition is not None and partition not in consumer.owned),
             told=told,
             sleep=sleep,
         )
 
-    def _not_ready(self, reading: Reading) -> list[str]:
-        why = [] if reading.owned else ["no partition is assigned"]
+    def _not_ready(self, consumer: NotifierConsumer) -> list[str]:
+        why = [] if consumer.owned else ["no partition is assigned"]
         if not self._caught_up:
             why.append("what was sent is still being read")
         return [*why, *([self._waiting_out] if self._waiting_out else [])]
@@ -253,8 +253,8 @@ class NotifierProcess:
         topic = self._service.topic_recommendations
         found = TopicKeeper(self._properties, timeout_s=wait_s).partitions().get(topic)
         if found is None:
-            msg = f"there is no topic {topic}; create it with `coach topics apply`"
-            raise ConfigurationError(msg)
+            message = f"there is no topic {topic}; create it with `coach topics apply`"
+            raise ConfigurationError(message)
         return found
 
     @contextmanager

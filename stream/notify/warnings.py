@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from stream.notify.settings import NotifySettings
-from stream.notify.transports.outbox import by_hand_count
+from stream.notify.transports.outbox import count_without_address
 from stream.runtime.counters import Counters
 
 log = logging.getLogger(__name__)
@@ -34,15 +34,15 @@ def warn_of_missing(settings: NotifySettings) -> None:
         log.warning("notify.setting_missing", extra={"setting": name, "why": why})
 
 
-def tell_by_hand(outbox: Path) -> None:
+def warn_of_missing_addresses(outbox: Path) -> None:
     """Log a warning where letters wait for somebody to find out their address."""
-    count = by_hand_count(outbox)
+    count = count_without_address(outbox)
     if count:
         what_next = "find out the addresses, send these letters, and take them out of the folder"
         log.warning("notify.by_hand", extra={"count": count, "folder": "by-hand", "what_next": what_next})
 
 
-class Languages:
+class LocaleFallbacks:
     """Counts letters in the default locale to applicants of another language, and warns once a locale."""
 
     def __init__(self, counters: Counters) -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from stream.notify.notices.notice import answer_sha256
 from tests.notify.answers import IMMUTABLE, LABELS, contacts_csv, different, recommendations, replaced, step_labels
-from tests.notify.lobby import Lobby, lobby
-from tests.notify.post_office import PostOffice
+from tests.notify.notifier_room import NotifierRoom, notifier_room
+from tests.notify.transports.smtp_server import SmtpServer
 from tests.service.room import wait_until
 from tests.service.stack import Stack
 
@@ -57,8 +57,8 @@ def blow(stack: Stack, folder: Path, storm: Storm) -> dict[str, Any]:
     contacts.write_text(contacts_csv(people, refused=refused, no_consent=no_consent))
     began_s = time.monotonic()
     with (
-        PostOffice(folder / "post", refuse_every=5) as post,
-        lobby(stack, folder, post.environment(), partitions=storm.partitions, contacts=str(contacts)) as here,
+        SmtpServer(folder / "post", refuse_every=5) as post,
+        notifier_room(stack, folder, post.environment(), partitions=storm.partitions, contacts=str(contacts)) as here,
     ):
         duplicates = weather.sample(answers, storm.letters // 5)
         replays = [replaced(one, replay=True, run_id="r") for one in answers[:10]]
@@ -80,7 +80,7 @@ def blow(stack: Stack, folder: Path, storm: Storm) -> dict[str, Any]:
         }
 
 
-def let_it_blow(here: Lobby, post: PostOffice, storm: Storm, weather: random.Random) -> int:
+def let_it_blow(here: NotifierRoom, post: SmtpServer, storm: Storm, weather: random.Random) -> int:
     """Kill at seeded points of the work: after so many letters, and a moment of its own; return how many fell into the gap for sure."""
     running = [here.notifier(wait=False, state=f"{n}-0") for n in range(storm.notifiers)]
     doomed = 0
@@ -101,7 +101,7 @@ def let_it_blow(here: Lobby, post: PostOffice, storm: Storm, weather: random.Ran
     return doomed
 
 
-def check(here: Lobby, post: PostOffice, answers: dict[str, str], different_count: int) -> dict[str, Any]:
+def check(here: NotifierRoom, post: SmtpServer, answers: dict[str, str], different_count: int) -> dict[str, Any]:
     """Hold what the applicants got against what is recorded."""
     notices = here.notices("sent", "printed")
     by_decision = defaultdict(list)

@@ -10,8 +10,8 @@ from typing import Any
 
 from stream.events import Recommendation
 from stream.notify.contacts.contact import Contact, Contacts
-from stream.notify.delivery_steps import HandingOver
-from stream.notify.letters.letter_writer import Desk
+from stream.notify.delivery_steps import DeliverySteps
+from stream.notify.letters.letter_writer import LetterWriter
 from stream.notify.letters.templates import Templates, read_templates
 from stream.notify.metrics import METERS
 from stream.notify.notices.notice_index import NoticeIndex
@@ -92,9 +92,9 @@ class Started:
         self.counters = Counters(METERS, part="notify")
         self.index = NoticeIndex(world.folder / f"state-{world.states}.sqlite", topic="t")
         self.index.add(world.notices)
-        handing_over = HandingOver(
+        delivery_steps = DeliverySteps(
             Settings(),
-            desk=Desk(settings, contacts=_People(world), templates=TEMPLATES[0]),
+            letter_writer=LetterWriter(settings, contacts=_People(world), templates=TEMPLATES[0]),
             transports={channel: _Way(channel, world) for channel in ("email", "print", "files", "webhook")},
             index=self.index,
             delivery=_Brokers(world),
@@ -104,7 +104,7 @@ class Started:
         )
         self.notifier = Notifier(
             settings,
-            handing_over=handing_over,
+            delivery_steps=delivery_steps,
             index=self.index,
             framing=SINGLE_OBJECT,
             counters=self.counters,

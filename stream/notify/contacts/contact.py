@@ -75,13 +75,13 @@ def read_contact(fields: Mapping[str, object]) -> Contact:
     texts = {name: _text(name, fields.get(name)) for name in COLUMNS}
     channel = CHANNELS.get(texts["channel"].lower())
     if channel is None:
-        msg = f"channel must be one of {', '.join(CHANNELS)}"
-        raise ValueError(msg)
+        message = f"channel must be one of {', '.join(CHANNELS)}"
+        raise ValueError(message)
     lines = texts["postal_address"].replace("|", "\n").splitlines()
     for name in ("address", "locale", "name"):
         if not texts[name].isprintable():
-            msg = f"{name} must be one line of printable characters"
-            raise ValueError(msg)
+            message = f"{name} must be one line of printable characters"
+            raise ValueError(message)
     return Contact(
         channel=channel,
         address=texts["address"],
@@ -106,11 +106,11 @@ def _text(name: str, value: object) -> str:
     if isinstance(value, bool | int) and name in ("consent", "bounced"):
         return str(value).lower()
     if not isinstance(value, str):
-        msg = f"{name} must be a text"
-        raise ValueError(msg)  # noqa: TRY004 - one kind of error for all that is wrong in a contact
+        message = f"{name} must be a text"
+        raise ValueError(message)  # noqa: TRY004 - one kind of error for all that is wrong in a contact
     if len(value) > FIELD_CHARACTERS_MAX:
-        msg = f"{name} is longer than {FIELD_CHARACTERS_MAX} characters"
-        raise ValueError(msg)
+        message = f"{name} is longer than {FIELD_CHARACTERS_MAX} characters"
+        raise ValueError(message)
     return value.strip()
 
 
@@ -119,5 +119,5 @@ def _truth(name: str, text: str) -> bool:
         return True
     if text.lower() in FALSE:
         return False
-    msg = f"{name} must be yes or no"
-    raise ValueError(msg)
+    message = f"{name} must be yes or no"
+    raise ValueError(message)

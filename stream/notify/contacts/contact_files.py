@@ -105,30 +105,32 @@ class SqliteContacts:
             self._count = self._ask("SELECT count(*) AS n FROM contacts")[0]["n"]
             self._columns = {str(row["name"]) for row in self._ask("PRAGMA table_info(contacts)")}
         except (sqlite3.Error, OSError) as error:
-            msg = f"COACH_NOTIFY_CONTACTS={path}: {_kind(error)}; expected an SQLite file with a table named contacts"
-            raise ConfigurationError(msg) from None
+            message = (
+                f"COACH_NOTIFY_CONTACTS={path}: {_kind(error)}; expected an SQLite file with a table named contacts"
+            )
+            raise ConfigurationError(message) from None
         missing = {KEY, *REQUIRED} - self._columns
         if missing:
-            msg = f"COACH_NOTIFY_CONTACTS={path}: the table contacts has no column {', '.join(sorted(missing))}"
-            raise ConfigurationError(msg)
+            message = f"COACH_NOTIFY_CONTACTS={path}: the table contacts has no column {', '.join(sorted(missing))}"
+            raise ConfigurationError(message)
 
     def find(self, subject_ref: str) -> Contact | None:
         """See `Contacts`."""
         try:
             rows = self._ask("SELECT * FROM contacts WHERE subject_ref = ? LIMIT 2", subject_ref)
         except (sqlite3.Error, OSError) as error:
-            msg = f"the contacts in {self._path} cannot be read: {_kind(error)}"
-            raise DiskUnavailable(msg) from None
+            message = f"the contacts in {self._path} cannot be read: {_kind(error)}"
+            raise DiskUnavailable(message) from None
         if not rows:
             return None
         try:
             if len(rows) > 1:
-                msg = "the pseudonym stands twice in the table"
-                raise ValueError(msg)  # noqa: TRY301 - as the rows' own faults
+                message = "the pseudonym stands twice in the table"
+                raise ValueError(message)  # noqa: TRY301 - as the rows' own faults
             return read_contact({name: _utf8(name, rows[0][name]) for name in COLUMNS if name in self._columns})
         except ValueError as wrong:
-            msg = f"the contact of this applicant in {self._path.name} is unusable: {wrong}"
-            raise ContactRefused(msg) from None
+            message = f"the contact of this applicant in {self._path.name} is unusable: {wrong}"
+            raise ContactRefused(message) from None
 
     def check(self) -> str:
         """See `Contacts`."""
@@ -154,8 +156,8 @@ def _utf8(name: str, value: object) -> object:
         try:
             value.encode()
         except UnicodeEncodeError:
-            msg = f"{name} is not UTF-8"
-            raise ValueError(msg) from None
+            message = f"{name} is not UTF-8"
+            raise ValueError(message) from None
     return value
 
 
@@ -173,25 +175,25 @@ def _read_csv(path: Path) -> dict[str, Contact]:
         heading = reader.fieldnames or []
         missing = [name for name in (KEY, *REQUIRED) if name not in heading]
         if missing:
-            msg = f"line 1: there is no column {', '.join(missing)}"
-            raise ValueError(msg)
+            message = f"line 1: there is no column {', '.join(missing)}"
+            raise ValueError(message)
         for row in reader:
             where = f"line {reader.line_num}"
             if None in row or None in row.values():
-                msg = f"{where}: has another number of fields than the heading"
-                raise ValueError(msg)
+                message = f"{where}: has another number of fields than the heading"
+                raise ValueError(message)
             try:
                 contact = read_contact(row)
             except ValueError as wrong:
-                msg = f"{where}: {wrong}"
-                raise ValueError(msg) from None
+                message = f"{where}: {wrong}"
+                raise ValueError(message) from None
             if not row[KEY] or row[KEY] in known:
-                msg = f"{where}: {KEY} is empty or stands there twice"
-                raise ValueError(msg)
+                message = f"{where}: {KEY} is empty or stands there twice"
+                raise ValueError(message)
             known[row[KEY]] = contact
             if len(known) > ROWS_MAX:
-                msg = f"has more than {ROWS_MAX} rows; put them into an SQLite file"
-                raise ValueError(msg)
+                message = f"has more than {ROWS_MAX} rows; put them into an SQLite file"
+                raise ValueError(message)
     return known
 
 
@@ -201,11 +203,11 @@ def _told(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        msg = f"COACH_NOTIFY_CONTACTS={path}: cannot be read: {error.strerror or type(error).__name__}"
-        raise ConfigurationError(msg) from error
+        message = f"COACH_NOTIFY_CONTACTS={path}: cannot be read: {error.strerror or type(error).__name__}"
+        raise ConfigurationError(message) from error
     except UnicodeDecodeError:
-        msg = f"COACH_NOTIFY_CONTACTS={path}: is not UTF-8"
-        raise ConfigurationError(msg) from None
+        message = f"COACH_NOTIFY_CONTACTS={path}: is not UTF-8"
+        raise ConfigurationError(message) from None
     except (ValueError, csv.Error) as wrong:
-        msg = f"COACH_NOTIFY_CONTACTS={path}: {wrong}"
-        raise ConfigurationError(msg) from None
+        message = f"COACH_NOTIFY_CONTACTS={path}: {wrong}"
+        raise ConfigurationError(message) from None

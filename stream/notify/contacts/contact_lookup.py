@@ -16,7 +16,7 @@ from stream.errors import ContactRefused, ContactsUnavailable
 from stream.notify.contacts.contact import Contact, Contacts, NoContacts, read_contact
 from stream.notify.contacts.contact_files import CsvContacts, SqliteContacts
 from stream.notify.deadlines import Deadlines
-from stream.notify.http_exchange import Http
+from stream.notify.http_exchange import HttpClient
 from stream.notify.settings import SUBJECT_REF, NotifySettings
 
 FOUND: Final = 200
@@ -49,7 +49,7 @@ class HttpContacts:
         if token:
             headers["Authorization"] = f"Bearer {token}"
         self._deadlines = deadlines or Deadlines()
-        self._http = Http(self._deadlines, timeout_s=timeout_s, headers=headers)
+        self._http = HttpClient(self._deadlines, timeout_s=timeout_s, headers=headers)
 
     def find(self, subject_ref: str) -> Contact | None:
         """See `Contacts`."""
@@ -72,8 +72,8 @@ class HttpContacts:
             why = f"HTTP status {status}"
             if status < 500 and status not in (408, 425, 429):  # noqa: PLR2004 - HTTP's own numbers
                 break  # asking again at once does not mend a token or a URL
-        msg = f"the contact look-up at {urlsplit(self._url).hostname} does not answer: {why}"
-        raise ContactsUnavailable(msg)
+        message = f"the contact look-up at {urlsplit(self._url).hostname} does not answer: {why}"
+        raise ContactsUnavailable(message)
 
     def check(self) -> str:
         """Ask for a pseudonym that nobody has, which shows that URL and token are right."""
@@ -125,20 +125,22 @@ def _address(url: str, subject_ref: str) -> str:
     segment = next((part for part in own.split("/") if SUBJECT_REF in part), "")
     steps = [step for part in re.split(r"[/\\]", subject_ref) for step in (part, segment.replace(SUBJECT_REF, part))]
     if not quoted or (segment and not DOTS.isdisjoint(map(unquote, steps))):
-        msg = "the contact look-up's URL cannot take this pseudonym: it is empty or too long, or a step to another path"
-        raise ContactRefused(msg)
+        message = (
+            "the contact look-up's URL cannot take this pseudonym: it is empty or too long, or a step to another path"
+        )
+        raise ContactRefused(message)
     return address
 
 
 def _contact(body: bytes) -> Contact:
     try:
         if len(body) > ANSWER_BYTES_MAX:
-            msg = f"it is longer than {ANSWER_BYTES_MAX} bytes"
-            raise ValueError(msg)  # noqa: TRY301 - as the other faults of an answer
+            message = f"it is longer than {ANSWER_BYTES_MAX} bytes"
+            raise ValueError(message)  # noqa: TRY301 - as the other faults of an answer
         fields = orjson.loads(body)
         if not isinstance(fields, dict):
-            msg = "it is no JSON object"
-            raise ValueError(msg)  # noqa: TRY004, TRY301 - as above
+            message = "it is no JSON object"
+            raise ValueError(message)  # noqa: TRY004, TRY301 - as above
         return read_contact(fields)
     except orjson.JSONDecodeError:
         reason = "the contact look-up's answer for this applicant is unusable: it is no JSON"

@@ -110,5 +110,5 @@ def _check_text(text: str, what: str) -> None:
 
 
 def _refuse(rule: str) -> None:
-    msg = f"no letter can be made of this recommendation: {rule}"
-    raise RecommendationRefused(msg)
+    message = f"no letter can be made of this recommendation: {rule}"
+    raise RecommendationRefused(message)

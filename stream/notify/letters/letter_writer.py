@@ -10,7 +10,7 @@ from stream.notify.contacts.contact import Contact, Contacts, address_hmac
 from stream.notify.letters.contract import check_contract
 from stream.notify.letters.templates import Templates
 from stream.notify.letters.view import creditor_of, recipient_of, view_of
-from stream.notify.notices.notice import KIND, Rendered, Way, notice_id
+from stream.notify.notices.notice import KIND, Rendered, Route, notice_id
 from stream.notify.notices.record import Channel
 from stream.notify.settings import NotifySettings
 from stream.notify.transports.transport import Package
@@ -22,11 +22,11 @@ class Draft:
 
     package: Package
     rendered: Rendered
-    way: Way
+    route: Route
     wanted: str
 
 
-class Desk:
+class LetterWriter:
     """Makes drafts. Asks the contacts once a draft."""
 
     def __init__(self, settings: NotifySettings, *, contacts: Contacts, templates: Templates) -> None:
@@ -44,7 +44,7 @@ class Desk:
         check_contract(recommendation)
         subject_ref = recommendation["subject_ref"]
         contact = None if not subject_ref else self._contacts.find(subject_ref)
-        channel, why = way_of(contact, subject_ref, self._settings.channels)
+        channel, why = choose_channel(contact, subject_ref, self._settings.channels)
         return self._written(recommendation, contact, at_ms, channel=channel, why=why)
 
     def by_post(self, recommendation: Recommendation, draft: Draft, at_ms: int, why: str) -> Draft:
@@ -73,14 +73,18 @@ class Desk:
                 locale=templates.locale,
                 letter=sent,
                 contact=contact,
-                by_hand=channel == "print" and not recipient.address,
+                needs_address=channel == "print" and not recipient.address,
             ),
             rendered=Rendered(letter=kept, locale=templates.locale, template_version=templates.version),
-            way=Way(channel=channel, why=why, address_hmac=address_hmac(self._settings.notify_address_key, contact)),
+            route=Route(
+                channel=channel, why=why, address_hmac=address_hmac(self._settings.notify_address_key, contact)
+            ),
         )
 
 
-def way_of(contact: Contact | None, subject_ref: str | None, channels: tuple[Channel, ...]) -> tuple[Channel, str]:
+def choose_channel(
+    contact: Contact | None, subject_ref: str | None, channels: tuple[Channel, ...]
+) -> tuple[Channel, str]:
     """Choose the way of a letter, and say why. Electronic only with consent (US E-SIGN) and an address that works."""
     if contact is None:
         return "print", "unknown_subject" if subject_ref else "no_subject_ref"

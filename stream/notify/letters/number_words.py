@@ -58,22 +58,22 @@ def read_words(text: str) -> Words:
     try:
         given: dict[str, Any] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        msg = f"is no TOML: {error}"
-        raise ValueError(msg) from None
+        message = f"is no TOML: {error}"
+        raise ValueError(message) from None
     except RecursionError:
-        msg = "is nested too deeply"
-        raise ValueError(msg) from None
+        message = "is nested too deeply"
+        raise ValueError(message) from None
     names = list(Words.__dataclass_fields__)
     if set(given) != set(names):
         differing = ", ".join(sorted(set(given) ^ set(names)))
-        msg = f"must have exactly {', '.join(names)}; missing or too many: {differing}"
-        raise ValueError(msg)
+        message = f"must have exactly {', '.join(names)}; missing or too many: {differing}"
+        raise ValueError(message)
     for name, kind in Words.__dataclass_fields__.items():
         is_list = str(kind.type).startswith("tuple")
         texts = given[name] if is_list and isinstance(given[name], list) else [given[name]]
         if is_list != isinstance(given[name], list) or not all(isinstance(one, str) for one in texts):
-            msg = f"{name} must be {'a list of texts' if is_list else 'a text'}"
-            raise ValueError(msg)
+            message = f"{name} must be {'a list of texts' if is_list else 'a text'}"
+            raise ValueError(message)
     fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     words = Words(**fields)
     _check_phrases(words)
@@ -82,11 +82,11 @@ def read_words(text: str) -> Words:
 
 def _check_phrases(words: Words) -> None:
     if len(words.months) != 12 or len(set(words.months)) != 12:  # noqa: PLR2004 - months
-        msg = "months must be twelve different ones"
-        raise ValueError(msg)
+        message = "months must be twelve different ones"
+        raise ValueError(message)
     if len(words.ways) != WAYS or not all(way.strip() for way in words.ways):
-        msg = f"ways must be {WAYS} texts: what the first, the second and a third way to a yes is"
-        raise ValueError(msg)
+        message = f"ways must be {WAYS} texts: what the first, the second and a third way to a yes is"
+        raise ValueError(message)
     for name, wanted in (
         ("date", ("day", "month", "year")),
         *((phrase, ("number",)) for phrase in ("just_over", "just_under", "about")),
@@ -96,8 +96,8 @@ def _check_phrases(words: Words) -> None:
         for one in wanted:
             rest = rest.replace(f"{{{one}}}", "")
         if "{" in rest or "}" in rest or not all(f"{{{one}}}" in phrase for one in wanted):
-            msg = f"{name} must hold {', '.join(f'{{{one}}}' for one in wanted)} and no other braces"
-            raise ValueError(msg)
+            message = f"{name} must hold {', '.join(f'{{{one}}}' for one in wanted)} and no other braces"
+            raise ValueError(message)
 
 
 def before_and_after(action: Action, words: Words) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from stream.events import Recommendation
 from stream.notify.contacts.contact import Contact
 from stream.notify.letters.contract import check_contract
 from stream.notify.letters.templates import Letter, LetterTemplates
-from stream.notify.letters.tier_choice import worth_telling
+from stream.notify.letters.tier_choice import choose_tiers
 from stream.notify.letters.view import Recipient, creditor_of, view_of
 from stream.notify.notices.notice import KIND, notice_id
 from stream.notify.settings import NotifySettings
@@ -34,7 +34,7 @@ RECIPIENT: Final = Recipient(name="Alex Sample", address=("12 Example Street", "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Previewed:
+class Preview:
     """One line of the input: its letter, or why there is none.
 
     `steps`: how many each way of the letter has. `unlabelled`: the features that it names as the model does.
@@ -51,29 +51,29 @@ class Previewed:
     unlabelled: tuple[str, ...] = ()
 
 
-def filled(settings: NotifySettings) -> NotifySettings:
+def with_placeholders(settings: NotifySettings) -> NotifySettings:
     """The settings, with the names of those that are not set yet in their place."""
     missing: dict[str, Any] = {name: text for name, text in SAMPLE.items() if not getattr(settings, name)}
     return replace(settings, **missing)
 
 
-def previews(source: Path, settings: NotifySettings, templates: LetterTemplates, now_ms: int) -> Iterator[Previewed]:
+def previews(source: Path, settings: NotifySettings, templates: LetterTemplates, now_ms: int) -> Iterator[Preview]:
     """Read the JSONL of `coach recommend`, and write each letter as it would go out.
 
     Raises: ConfigurationError where the file cannot be read.
     """
-    creditor = creditor_of(filled(settings))
+    creditor = creditor_of(with_placeholders(settings))
     for number, line in _lines(source):
         try:
             recommendation = _recommendation(line)
         except PoisonError as error:
             told = f"{error.reason}: {error}"
-            yield Previewed(decision_id=f"line {number}", letter=None, why=told, is_wrong=True, is_answer=False)
+            yield Preview(decision_id=f"line {number}", letter=None, why=told, is_wrong=True, is_answer=False)
             continue
         one, status = recommendation["decision_id"], recommendation["status"]
         if status == "not_model_decline":
             why = "the model did not decline this: no letter goes out"
-            yield Previewed(decision_id=one, letter=None, why=why, status=status)
+            yield Preview(decision_id=one, letter=None, why=why, status=status)
             continue
         try:
             dated = dict(recommendation) | ({} if recommendation["expires_at"] else {"expires_at": SAMPLE_TIME})
@@ -81,7 +81,7 @@ def previews(source: Path, settings: NotifySettings, templates: LetterTemplates,
             view = view_of(recommendation, creditor=creditor, recipient=RECIPIENT, words=templates.words, now_ms=now_ms)
             if not view["expires_on"]:
                 view["expires_on"] = "[no day: these rows have no event_time]"
-            yield Previewed(
+            yield Preview(
                 decision_id=one,
                 letter=templates.letter(view),
                 why="",
@@ -91,12 +91,12 @@ def previews(source: Path, settings: NotifySettings, templates: LetterTemplates,
                 unlabelled=unlabelled(recommendation),
             )
         except PoisonError as error:
-            yield Previewed(decision_id=one, letter=None, why=f"{error.reason}: {error}", is_wrong=True, status=status)
+            yield Preview(decision_id=one, letter=None, why=f"{error.reason}: {error}", is_wrong=True, status=status)
 
 
 def unlabelled(recommendation: Recommendation) -> tuple[str, ...]:
     """Name the features that a letter calls by the model's name, for features.toml gives them no label."""
-    steps = [action for tier in worth_telling(recommendation["tiers"])[0] for action in tier["actions"]]
+    steps = [action for tier in choose_tiers(recommendation["tiers"])[0] for action in tier["actions"]]
     found = {action["feature"] for action in steps if action["label"] == action["feature"]}
     found |= {
         reason["feature"]
@@ -127,8 +127,8 @@ def _lines(source: Path) -> Iterator[tuple[int, bytes]]:
                 if line.strip():
                     yield number, line
     except OSError as error:
-        msg = f"--input {source}: cannot be read: {error.strerror or error}"
-        raise ConfigurationError(msg) from error
+        message = f"--input {source}: cannot be read: {error.strerror or error}"
+        raise ConfigurationError(message) from error
 
 
 def _recommendation(line: bytes) -> Recommendation:
@@ -139,10 +139,10 @@ def _recommendation(line: bytes) -> Recommendation:
     except orjson.JSONDecodeError:
         found = None
     if not isinstance(found, dict):
-        msg = f"is none of {EXPECTED}"
-        raise MalformedRecord(msg)
+        message = f"is none of {EXPECTED}"
+        raise MalformedRecord(message)
     try:
         return cast("Recommendation", decode(encode("Recommendation", found))[1])
     except (CorruptionError, KeyError, TypeError, AttributeError) as error:
-        msg = f"the recommendation does not fit its schema: {error}"
-        raise MalformedRecord(msg) from None
+        message = f"the recommendation does not fit its schema: {error}"
+        raise MalformedRecord(message) from None

@@ -7,8 +7,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
-from stream.notify.letters.preview import Previewed, package_of
-from stream.notify.transports.outbox import INDEX, file_name, take_for_previews, write_whole
+from stream.notify.letters.preview import Preview, package_of
+from stream.notify.transports.outbox import INDEX, claim_for_previews, file_name, write_whole
 
 HEADINGS: Final = ("Reference", "Letter", "Status", "Ways", "Steps of each", "Reasons", "Features without a label")
 FEATURES_TOLD_MAX: Final = 20
@@ -25,12 +25,12 @@ class PreviewFolder:
 
     def __init__(self, folder: Path, locale: str) -> None:
         """Make the folder. Raises: ConfigurationError where it holds real letters, DiskUnavailable."""
-        take_for_previews(folder)
+        claim_for_previews(folder)
         self._folder = folder
         self._locale = locale
         self._rows: list[str] = []
 
-    def write(self, one: Previewed) -> None:
+    def write(self, one: Preview) -> None:
         """Write one letter. Raises: DiskUnavailable."""
         told = html.escape(one.decision_id)
         if one.letter is None:
@@ -67,7 +67,7 @@ class Totals:
         self.unlabelled_letters = 0
         self._features: Counter[str] = Counter()
 
-    def add(self, one: Previewed) -> None:
+    def add(self, one: Preview) -> None:
         """Count one."""
         self.letters += one.letter is not None
         self.without += one.letter is None
@@ -81,7 +81,7 @@ class Totals:
         """The features without a label, those that most letters name first."""
         return [name for name, _ in sorted(self._features.items(), key=lambda one: (-one[1], one[0]))]
 
-    def labels_told(self) -> str:
+    def unlabelled_summary(self) -> str:
         """Say how many letters name features without a label, and which; nothing where none does."""
         names = self.unlabelled
         if not names:

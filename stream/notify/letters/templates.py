@@ -68,11 +68,13 @@ class LetterTemplates:
             text = self.parts["txt"].render(view).strip() + "\n"
             html = self.parts["html"].render(view).strip() + "\n"
         except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
-            msg = f"the templates of {self.kind} in locale {self.locale} fail on this letter: {type(error).__name__}"
-            raise LetterRefused(msg) from None  # the text of the error may hold a value
+            message = (
+                f"the templates of {self.kind} in locale {self.locale} fail on this letter: {type(error).__name__}"
+            )
+            raise LetterRefused(message) from None  # the text of the error may hold a value
         if not subject or len(subject) > SUBJECT_CHARACTERS_MAX or not subject.isprintable():
-            msg = f"the subject line of {self.kind} in locale {self.locale} is empty, too long or not printable"
-            raise LetterRefused(msg)
+            message = f"the subject line of {self.kind} in locale {self.locale} is empty, too long or not printable"
+            raise LetterRefused(message)
         return Letter(subject=subject, text=text, html=html)
 
 
@@ -130,8 +132,8 @@ def _of_locale(place: Path, kind: NoticeKind) -> LetterTemplates:
     try:
         words = read_words(texts[place / WORDS])
     except ValueError as fault:
-        msg = f"{place / WORDS}: {fault}"
-        raise ConfigurationError(msg) from None
+        message = f"{place / WORDS}: {fault}"
+        raise ConfigurationError(message) from None
     environment = _environment(place)
     wrong = [
         fault for part, path in paths.items() for fault in _faults(environment, place, path, blocks=part != "subject")
@@ -142,8 +144,8 @@ def _of_locale(place: Path, kind: NoticeKind) -> LetterTemplates:
     try:
         parts = {part: _compiled(environment, path) for part, path in paths.items()}
     except TemplateSyntaxError as error:
-        msg = f"{place / str(error.name)}:{error.lineno}: {error.message}"
-        raise ConfigurationError(msg) from None
+        message = f"{place / str(error.name)}:{error.lineno}: {error.message}"
+        raise ConfigurationError(message) from None
     return LetterTemplates(
         locale=place.name,
         kind=kind,
@@ -158,8 +160,8 @@ def _compiled(environment: jinja2.Environment, path: Path) -> jinja2.Template:
     try:
         return environment.get_template(path.name)
     except (RecursionError, SyntaxError, MemoryError):  # of Python, which templates are translated to
-        msg = f"{path}: {TOO_DEEP}"
-        raise ConfigurationError(msg) from None
+        message = f"{path}: {TOO_DEEP}"
+        raise ConfigurationError(message) from None
 
 
 def _environment(place: Path) -> ImmutableSandboxedEnvironment:
@@ -221,12 +223,12 @@ def _text(path: Path) -> str:
     try:
         content = path.read_bytes()
         if len(content) > FILE_BYTES_MAX:
-            msg = f"{path}: is larger than {FILE_BYTES_MAX} bytes"
-            raise ConfigurationError(msg)
+            message = f"{path}: is larger than {FILE_BYTES_MAX} bytes"
+            raise ConfigurationError(message)
         return content.decode()
     except OSError as error:
-        msg = f"{path}: cannot be read: {error.strerror or error}"
-        raise ConfigurationError(msg) from error
+        message = f"{path}: cannot be read: {error.strerror or error}"
+        raise ConfigurationError(message) from error
     except UnicodeDecodeError:
-        msg = f"{path}: is not UTF-8"
-        raise ConfigurationError(msg) from None
+        message = f"{path}: is not UTF-8"
+        raise ConfigurationError(message) from None

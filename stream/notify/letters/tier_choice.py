@@ -14,7 +14,7 @@ INTEGER: Final = re.compile(
 )  # as the ledger writes a contribution, in units of the model's smallest step
 
 
-def worth_telling(tiers: Sequence[RecommendedTier]) -> tuple[list[RecommendedTier], bool]:
+def choose_tiers(tiers: Sequence[RecommendedTier]) -> tuple[list[RecommendedTier], bool]:
     """Give the tiers that offer something of their own, by effort, and whether each next one lies further past the line.
 
     A tier is left out where another takes no more effort and its score lies at least as far past the line. Where the

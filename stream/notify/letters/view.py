@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from stream.events import Action, Recommendation, RecommendedTier
 from stream.notify.contacts.contact import Contact
 from stream.notify.letters.number_words import Words, before_and_after, last_whole_day
-from stream.notify.letters.tier_choice import worth_telling
+from stream.notify.letters.tier_choice import choose_tiers
 from stream.notify.settings import NotifySettings
 from stream.times import time_ms
 
@@ -108,7 +108,7 @@ def view_of(
 
 def _options(tiers: Sequence[RecommendedTier], words: Words) -> list[View]:
     """The ways worth telling, those that read the same once. A title says what is known of a way beside the others."""
-    worth, is_further = worth_telling(tiers)
+    worth, is_further = choose_tiers(tiers)
     options: list[View] = []
     seen = []
     for tier in worth:

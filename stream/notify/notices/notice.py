@@ -40,7 +40,7 @@ class Rendered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class Route:
     """How a letter goes out, and why so."""
 
     channel: Channel
@@ -54,7 +54,7 @@ def notice(  # noqa: PLR0913 - the fields of a record, by name
     status: NoticeStatus,
     now_ms: int,
     rendered: Rendered | None = None,
-    way: Way | None = None,
+    route: Route | None = None,
     attempts: int = 0,
     reply: str | None = None,
     duplicate_possible: bool = False,
@@ -71,8 +71,8 @@ def notice(  # noqa: PLR0913 - the fields of a record, by name
         "recommendation_id": recommendation["recommendation_id"],
         "recommendation_sha256": answer,
         "status": status,
-        "channel": None if way is None else way.channel,
-        "channel_why": "" if way is None else way.why,
+        "channel": None if route is None else route.channel,
+        "channel_why": "" if route is None else route.why,
         "locale": None if rendered is None else rendered.locale,
         "template_version": None if rendered is None else rendered.template_version,
         "subject": "" if held is None else held.subject,
@@ -85,7 +85,7 @@ def notice(  # noqa: PLR0913 - the fields of a record, by name
         "attempts": attempts,
         "reply": reply,
         "duplicate_possible": duplicate_possible,
-        "address_hmac": None if way is None else way.address_hmac,
+        "address_hmac": None if route is None else route.address_hmac,
         "error": error,
         "software_version": SOFTWARE_VERSION,
     }

@@ -57,8 +57,8 @@ class NoticeIndex:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._opened(topic)
         except OSError as error:
-            msg = f"COACH_NOTIFY_STATE={self._path}: {error.strerror or error}"
-            raise DiskUnavailable(msg) from error
+            message = f"COACH_NOTIFY_STATE={self._path}: {error.strerror or error}"
+            raise DiskUnavailable(message) from error
 
     def close(self) -> None:
         """Let go of the file."""
@@ -136,8 +136,8 @@ class NoticeIndex:
                 log.warning("notify.state_broken", extra={"path": str(self._path), "why": str(error)})
             for ending in ("", "-wal", "-shm", "-journal"):
                 self._path.with_name(self._path.name + ending).unlink(missing_ok=True)
-        msg = f"COACH_NOTIFY_STATE={self._path}: cannot be made anew"
-        raise DiskUnavailable(msg)
+        message = f"COACH_NOTIFY_STATE={self._path}: cannot be made anew"
+        raise DiskUnavailable(message)
 
     def _lock(self, file: sqlite3.Connection) -> None:
         """Keep every other process away until this one ends."""
@@ -152,9 +152,9 @@ class NoticeIndex:
         with suppress(sqlite3.OperationalError):  # no such table: the file is new
             return dict(file.execute("SELECT name, value FROM about").fetchall()) == wanted
         if file.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            msg = f"COACH_NOTIFY_STATE={self._path}: is an SQLite file of something else; name another one"
+            message = f"COACH_NOTIFY_STATE={self._path}: is an SQLite file of something else; name another one"
             file.close()
-            raise ConfigurationError(msg)
+            raise ConfigurationError(message)
         file.executescript(f"BEGIN; {TABLES} COMMIT;")
         with file:
             file.executemany("INSERT INTO about VALUES (?, ?)", wanted.items())
@@ -162,8 +162,8 @@ class NoticeIndex:
 
     def _refused(self, error: sqlite3.OperationalError) -> Exception:
         if "locked" in str(error) or "busy" in str(error):
-            msg = f"COACH_NOTIFY_STATE={self._path}: another notifier on this host holds it; give each one a file of its own"
-            return ConfigurationError(msg)
+            message = f"COACH_NOTIFY_STATE={self._path}: another notifier on this host holds it; give each one a file of its own"
+            return ConfigurationError(message)
         return self._broken(error)
 
     def _broken(self, error: sqlite3.Error) -> DiskUnavailable:

@@ -28,14 +28,14 @@ def cluster_topic(properties: Mapping[str, Any], topic: str, timeout_s: float) -
     Raises: KafkaUnavailable, ConfigurationError when there is no such topic.
     """
     if topic not in TopicKeeper(properties, timeout_s=timeout_s).partitions():
-        msg = f"there is no topic {topic}, which keeps what was sent; create it with `coach topics apply`"
-        raise ConfigurationError(msg)
+        message = f"there is no topic {topic}, which keeps what was sent; create it with `coach topics apply`"
+        raise ConfigurationError(message)
     consumer = groupless_consumer(properties)
     try:
         return f"{consumer.cluster_id(timeout=timeout_s)}/{topic}"
     except KafkaException as error:
-        msg = f"the brokers do not say which cluster they are: {error.args[0].str()}"
-        raise KafkaUnavailable(msg) from error
+        message = f"the brokers do not say which cluster they are: {error.args[0].str()}"
+        raise KafkaUnavailable(message) from error
     finally:
         consumer.close()
 
@@ -59,8 +59,8 @@ class NoticeReader:
         try:
             return self._read(consumer, alive)
         except KafkaException as error:
-            msg = f"reading {self._topic} failed: {error.args[0].str()}"
-            raise KafkaUnavailable(msg) from error
+            message = f"reading {self._topic} failed: {error.args[0].str()}"
+            raise KafkaUnavailable(message) from error
         finally:
             consumer.close()
 
@@ -74,8 +74,8 @@ class NoticeReader:
             count += self._take([one for one in messages if self._holds(one)])
             heard = time.monotonic() if messages else heard
             if time.monotonic() - heard > SILENCE_MAX_S:
-                msg = f"{self._topic} was silent for {SILENCE_MAX_S:g} s before its end"
-                raise KafkaUnavailable(msg)
+                message = f"{self._topic} was silent for {SILENCE_MAX_S:g} s before its end"
+                raise KafkaUnavailable(message)
             alive()
             for at in consumer.position([TopicPartition(self._topic, number) for number in left]):
                 if at.offset >= ends[at.partition]:

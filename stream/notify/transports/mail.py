@@ -19,7 +19,7 @@ from stream.errors import MailUnavailable
 from stream.notify.deadlines import Deadline, Deadlines, Watchdog, end_connection
 from stream.notify.notices.record import Channel
 from stream.notify.settings import NotifySettings, email_address
-from stream.notify.transports.transport import Bounced, NotNow, Package
+from stream.notify.transports.transport import AddressRefused, Package, TemporaryRefusal
 
 SERVICE_NOT_AVAILABLE: Final = 421
 MESSAGE_ID_CHARACTERS: Final = 40
@@ -65,7 +65,7 @@ class Mail:
         with self._watched():
             fresh = self._server is None
             try:
-                return self._hand_over(self._connected(), package, message)
+                return self._deliver(self._connected(), package, message)
             except smtplib.SMTPServerDisconnected as gone:
                 self.close()
                 if fresh:
@@ -74,7 +74,7 @@ class Mail:
 
     def _once_more(self, package: Package, message: EmailMessage) -> str:
         try:
-            return self._hand_over(self._connected(), package, message)
+            return self._deliver(self._connected(), package, message)
         except smtplib.SMTPServerDisconnected as gone:
             self.close()
             raise self._away(gone) from gone
@@ -146,7 +146,7 @@ class Mail:
     def _begin(self, server: smtplib.SMTP) -> None:
         self._connecting = server
 
-    def _hand_over(self, server: smtplib.SMTP, package: Package, message: EmailMessage) -> str:
+    def _deliver(self, server: smtplib.SMTP, package: Package, message: EmailMessage) -> str:
         """Speak SMTP step by step, for what a refusal means depends on the step."""
         address = "" if package.contact is None else package.contact.address
         try:
@@ -155,7 +155,7 @@ class Mail:
         except UnicodeError as wrong:
             self._forget(server)
             why = "the address cannot be written in this server's SMTP"
-            raise Bounced(why) from wrong
+            raise AddressRefused(why) from wrong
         except smtplib.SMTPServerDisconnected:
             raise
         except (OSError, smtplib.SMTPException) as error:
@@ -169,7 +169,7 @@ class Mail:
         except (OSError, smtplib.SMTPException) as error:  # it may have been taken
             self.close()
             why = f"the mail server was lost while it took the letter: {type(error).__name__}"
-            raise NotNow(why, uncertain=True) from error
+            raise TemporaryRefusal(why, uncertain=True) from error
         self._expect(code, said, of_us=False)
         return f"{message['Message-ID']} {_code(code, said)}"
 
@@ -182,14 +182,14 @@ class Mail:
         told = _code(code, said)
         if code == SERVICE_NOT_AVAILABLE:
             self.close()
-            msg = f"the mail server {self._settings.notify_smtp_host} takes nothing now ({told})"
-            raise MailUnavailable(msg)
+            message = f"the mail server {self._settings.notify_smtp_host} takes nothing now ({told})"
+            raise MailUnavailable(message)
         if 400 <= code < 500:  # noqa: PLR2004 - as above
-            raise NotNow(told)
+            raise TemporaryRefusal(told)
         if of_us:
-            msg = f"the mail server {self._settings.notify_smtp_host} refuses the sender of COACH_NOTIFY_SMTP_FROM ({told})"
-            raise MailUnavailable(msg)
-        raise Bounced(told)
+            message = f"the mail server {self._settings.notify_smtp_host} refuses the sender of COACH_NOTIFY_SMTP_FROM ({told})"
+            raise MailUnavailable(message)
+        raise AddressRefused(told)
 
     def _forget(self, server: smtplib.SMTP) -> None:
         """Begin anew on this connection."""
@@ -216,7 +216,7 @@ class Mail:
 def message_of(package: Package, settings: NotifySettings) -> EmailMessage:
     """Write the message.
 
-    Raises: Bounced where the address is none that a message can be sent to.
+    Raises: AddressRefused where the address is none that a message can be sent to.
     """
     contact = package.contact
     message = EmailMessage(policy=SMTP)
@@ -227,7 +227,7 @@ def message_of(package: Package, settings: NotifySettings) -> EmailMessage:
         message["To"] = Address(display_name=_header_text(name), addr_spec="" if contact is None else contact.address)
     except WRONG_ADDRESS as wrong:
         why = "the address is no e-mail address"
-        raise Bounced(why) from wrong
+        raise AddressRefused(why) from wrong
     message["From"] = Address(display_name=_header_text(settings.notify_lender_name), addr_spec=sender)
     if settings.notify_smtp_reply_to:
         message["Reply-To"] = Address(addr_spec=settings.notify_smtp_reply_to)

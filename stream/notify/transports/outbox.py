@@ -43,13 +43,13 @@ class Outbox:
     def __init__(self, folder: Path) -> None:
         """Make the folder. Raises: ConfigurationError where it holds a preview, DiskUnavailable."""
         self._folder = folder.expanduser()
-        take_for_letters(self._folder, "COACH_NOTIFY_OUTBOX")
+        claim_for_letters(self._folder, "COACH_NOTIFY_OUTBOX")
         check_folder(self._folder / BY_HAND)
 
     def send(self, package: Package) -> str:
         """See `Transport`."""
         name = f"{file_name(package)}.html"
-        place = f"{BY_HAND}/{name}" if package.by_hand else name
+        place = f"{BY_HAND}/{name}" if package.needs_address else name
         write_whole(self._folder / place, package.letter.html)
         return place
 
@@ -65,7 +65,7 @@ class Files:
     def __init__(self, folder: Path) -> None:
         """Make the folder. Raises: ConfigurationError where it holds a preview, DiskUnavailable."""
         self._folder = folder.expanduser()
-        take_for_letters(self._folder, "COACH_NOTIFY_FILES")
+        claim_for_letters(self._folder, "COACH_NOTIFY_FILES")
 
     def send(self, package: Package) -> str:
         """See `Transport`. The text comes last: where it is, all of the letter is."""
@@ -78,7 +78,7 @@ class Files:
         """Nothing is held."""
 
 
-def by_hand_count(folder: Path) -> int:
+def count_without_address(folder: Path) -> int:
     """Count the letters of an outbox whose address somebody has to find out; 0 where the folder cannot be read."""
     try:
         with os.scandir(folder.expanduser() / BY_HAND) as entries:
@@ -95,14 +95,14 @@ def refuse_preview(folder: Path, setting: str) -> None:
     folder = folder.expanduser()
     found = next((name for name in (OF_PREVIEW, INDEX) if (folder / name).exists()), None)
     if found is not None:
-        msg = (
+        message = (
             f"{setting}={folder}: holds a preview ({found}), that is, letters to a made-up person; "
             "name another folder for real letters, or remove this one"
         )
-        raise ConfigurationError(msg)
+        raise ConfigurationError(message)
 
 
-def take_for_letters(folder: Path, setting: str) -> None:
+def claim_for_letters(folder: Path, setting: str) -> None:
     """Make a folder for real letters, and mark it as such.
 
     Raises: ConfigurationError where it holds a preview, DiskUnavailable.
@@ -112,7 +112,7 @@ def take_for_letters(folder: Path, setting: str) -> None:
     _mark(folder / OF_THE_NOTIFIER, "Letters to applicants are written here, by `coach notify`.\n")
 
 
-def take_for_previews(folder: Path) -> None:
+def claim_for_previews(folder: Path) -> None:
     """Make a folder for letters to a made-up person, and mark it as such.
 
     Raises: ConfigurationError where it holds real letters, DiskUnavailable.
@@ -120,8 +120,8 @@ def take_for_previews(folder: Path) -> None:
     ours = any((folder / name).exists() for name in (OF_PREVIEW, INDEX))
     theirs = any((folder / name).exists() for name in (OF_THE_NOTIFIER, BY_HAND))
     if theirs or (not ours and _has_letters(folder)):
-        msg = f"--out {folder}: holds letters to applicants, which a preview would mix with made-up ones; name another folder"
-        raise ConfigurationError(msg)
+        message = f"--out {folder}: holds letters to applicants, which a preview would mix with made-up ones; name another folder"
+        raise ConfigurationError(message)
     check_folder(folder)
     _mark(folder / OF_PREVIEW, "Letters to a made-up person, by `coach notify preview`: none of them may be sent.\n")
 
@@ -150,8 +150,8 @@ def check_folder(folder: Path) -> None:
         probe.write_bytes(b"")
         probe.unlink()
     except OSError as error:
-        msg = f"letters cannot be written to {folder}: {error.strerror or error}"
-        raise DiskUnavailable(msg) from error
+        message = f"letters cannot be written to {folder}: {error.strerror or error}"
+        raise DiskUnavailable(message) from error
 
 
 def write_whole(place: Path, text: str) -> None:
@@ -170,5 +170,5 @@ def write_whole(place: Path, text: str) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
-        msg = f"a letter cannot be written to {place.parent}: {error.strerror or error}"
-        raise DiskUnavailable(msg) from error
+        message = f"a letter cannot be written to {place.parent}: {error.strerror or error}"
+        raise DiskUnavailable(message) from error

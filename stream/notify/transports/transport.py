@@ -12,7 +12,7 @@ from stream.notify.notices.record import Channel, NoticeKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
-    """One letter and where it goes. `by_hand`: printed, and somebody has to find out the address."""
+    """One letter and where it goes. `needs_address`: printed, and somebody has to find out the address."""
 
     notice_id: str
     decision_id: str
@@ -21,7 +21,7 @@ class Package:
     locale: str
     letter: Letter
     contact: Contact | None
-    by_hand: bool = False
+    needs_address: bool = False
 
 
 class Transport(Protocol):
@@ -32,14 +32,14 @@ class Transport(Protocol):
     def send(self, package: Package) -> str:
         """Hand a letter over; return the transport's answer, without personal data.
 
-        Raises: NotNow, Bounced, LetterRefused, DependencyError (who takes no letter at all now).
+        Raises: TemporaryRefusal, AddressRefused, LetterRefused, DependencyError (who takes no letter at all now).
         """
 
     def close(self) -> None:
         """Let go of connections."""
 
 
-class NotNow(Exception):
+class TemporaryRefusal(Exception):
     """Refused for the time being, this one letter. `uncertain`: it may have been taken all the same."""
 
     def __init__(self, why: str, *, uncertain: bool = False) -> None:
@@ -48,5 +48,5 @@ class NotNow(Exception):
         self.uncertain = uncertain
 
 
-class Bounced(Exception):
+class AddressRefused(Exception):
     """The recipient's address is refused for good, or cannot be written to; the letter goes by post instead."""

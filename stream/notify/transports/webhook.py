@@ -18,10 +18,10 @@ import orjson
 
 from stream.errors import LetterRefused, WebhookUnavailable
 from stream.notify.deadlines import Deadlines
-from stream.notify.http_exchange import Http
+from stream.notify.http_exchange import HttpClient
 from stream.notify.notices.record import Channel
 from stream.notify.settings import NotifySettings
-from stream.notify.transports.transport import NotNow, Package
+from stream.notify.transports.transport import Package, TemporaryRefusal
 
 # Of this letter alone: it can never be taken as it is. All else that is no success is about us or about the receiver.
 OF_THE_LETTER: Final = frozenset({400, 406, 409, 410, 411, 412, 413, 414, 415, 416, 417, 422, 431})
@@ -44,7 +44,7 @@ class Webhook:
         """Connect to nothing yet."""
         self._settings = settings
         self._clock = clock
-        self._http = Http(deadlines or Deadlines(), timeout_s=settings.notify_webhook_timeout_s)
+        self._http = HttpClient(deadlines or Deadlines(), timeout_s=settings.notify_webhook_timeout_s)
 
     def send(self, package: Package) -> str:
         """See `Transport`."""
@@ -66,7 +66,7 @@ class Webhook:
             raise self._away(type(error).__name__) from error
         except httpx2.HTTPError as error:
             why = f"the receiver was lost while it took the letter: {type(error).__name__}"
-            raise NotNow(why, uncertain=True) from error
+            raise TemporaryRefusal(why, uncertain=True) from error
         return self._judged(status)
 
     def close(self) -> None:
@@ -78,10 +78,10 @@ class Webhook:
         if 200 <= status < 300:  # noqa: PLR2004 - HTTP's own numbers
             return told
         if status in OF_THE_LETTER:
-            msg = f"the webhook's receiver refuses this letter for good ({told})"
-            raise LetterRefused(msg)
+            message = f"the webhook's receiver refuses this letter for good ({told})"
+            raise LetterRefused(message)
         if status in FOR_NOW:
-            raise NotNow(told)
+            raise TemporaryRefusal(told)
         raise self._away(told)
 
     def _away(self, why: str) -> WebhookUnavailable:

@@ -8,11 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from stream.errors import ConfigurationError, DiskUnavailable
-from stream.notify.commit_order import Progress
 from stream.notify.notices.notice import answer_sha256, notice, notice_id
 from stream.notify.notices.notice_index import NoticeIndex
 from stream.notify.notices.record import NoticeStatus
@@ -115,20 +112,3 @@ def test_an_index_that_cannot_be_made_is_a_disk_that_is_away(tmp_path: Path) -> 
     (tmp_path / "file").write_text("x")
     with pytest.raises(DiskUnavailable, match="COACH_NOTIFY_STATE"):
         NoticeIndex(tmp_path / "file" / "state.sqlite", topic="t")
-
-
-@settings(max_examples=200)
-@given(steps=st.lists(st.tuples(st.booleans(), st.integers(0, 30))))
-def test_only_what_is_settled_without_a_gap_is_committed(steps: list[tuple[bool, int]]) -> None:
-    """Given records read in order and settled in any, when asked what to commit, then the first that is not settled, or the next to read."""
-    progress, read, settled = Progress(), 0, set[int]()
-    for reads, number in steps:
-        if reads:
-            progress.began(read)
-            read += 1
-        elif number < read:
-            progress.done(number)
-            settled.add(number)
-        expected = next((offset for offset in range(read) if offset not in settled), read)
-        assert progress.safe == (expected if read else None)
-        assert all(progress.is_open(offset) == (offset not in settled) for offset in range(read))

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream.events import Recommendation
-from stream.notify.letters.tier_choice import side_of_approval, worth_telling
+from stream.notify.letters.tier_choice import choose_tiers, side_of_approval
 from stream.notify.letters.view import view_of
 from stream.notify.notices.notice import answer_sha256
 from stream.recourse.answer import answer
 from tests.notify.answers import NOW_MS, ok_one, recommendations, replaced
-from tests.notify.letters import CREDITOR, PAT, letter_of, shipped
+from tests.notify.letter_builder import CREDITOR, PAT, letter_of, shipped
 from tests.notify.world import World
 from tests.recourse.lenders import Approve, Lender, lender
 
@@ -69,7 +69,7 @@ def test_a_letter_leaves_out_what_another_way_outdoes(approve: Approve) -> None:
     dropped = 0
     for row in small.declined(60):
         tiers = answer(small.decide(row), small.model).recommendation["tiers"]
-        told, is_further = worth_telling(tiers)
+        told, is_further = choose_tiers(tiers)
         assert {one["tier"] for one in told} == left_by_the_rule(tiers, sign)
         assert is_further == bool(tiers)
         assert all(sign * one["margin"] >= sign * small.cutoff for one in told)
@@ -90,7 +90,7 @@ def test_any_tiers_are_chosen_by_the_rule(scores: list[tuple[int, int]], sign: i
         tier(name, effort=float(effort), margin=float(sign * margin), contributions=[str(sign * 2**70), str(-sign)])
         for name, (effort, margin) in zip(NAMES, scores, strict=False)
     ]
-    told, is_further = worth_telling(tiers)
+    told, is_further = choose_tiers(tiers)
     assert is_further
     assert {one["tier"] for one in told} == left_by_the_rule(tiers, sign)
     assert [one["effort"] for one in told] == sorted(one["effort"] for one in told)
@@ -113,7 +113,7 @@ def test_where_the_side_is_not_told_all_ways_stay(contributions: tuple[list[str]
         tier(name, effort=effort, margin=1.0, contributions=one, to=effort + 2)
         for name, effort, one in zip(NAMES, (2.0, 1.0), contributions, strict=False)
     ]
-    told, is_further = worth_telling(tiers)
+    told, is_further = choose_tiers(tiers)
     assert ([one["tier"] for one in told], is_further) == (["mid", "near"], False)
     options = view(replaced(ok_one(), tiers=tiers))["options"]
     assert [(one["number"], one["title"]) for one in options] == [(1, ""), (2, "")]
@@ -163,11 +163,11 @@ def test_a_code_for_no_record_stands_in_no_letter() -> None:
 
 def test_the_notice_names_the_whole_recommendation(tmp_path: Path) -> None:
     """Given a recommendation with a way that its letter leaves out, when the letter goes out, then its notice holds the hash of all of the recommendation."""
-    one = next(one for one in recommendations(60) if len(worth_telling(one["tiers"])[0]) < len(one["tiers"]))
+    one = next(one for one in recommendations(60) if len(choose_tiers(one["tiers"])[0]) < len(one["tiers"]))
     here = World(folder=tmp_path)
     here.put(one)
     here.run()
     [done] = here.told("printed")
     assert done["recommendation_sha256"] == answer_sha256(one)
-    fewer = replaced(one, tiers=worth_telling(one["tiers"])[0])
+    fewer = replaced(one, tiers=choose_tiers(one["tiers"])[0])
     assert done["recommendation_sha256"] != answer_sha256(fewer)

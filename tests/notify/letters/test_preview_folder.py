@@ -13,8 +13,8 @@ from stream.cli.main import coach
 from stream.errors import ConfigurationError
 from stream.notify.transports.outbox import BY_HAND, Files, Outbox
 from tests.notify.answers import contacts_csv, ok_one, recommendations, replaced
-from tests.notify.letters import letter_of, package_of
-from tests.notify.lobby import LENDER
+from tests.notify.letter_builder import letter_of, package_of
+from tests.notify.notifier_room import LENDER
 from tests.notify.test_command import answer_lines
 
 LINES_MANY = 70

@@ -18,9 +18,9 @@ from stream.errors import ConfigurationError, ContactRefused, ContactsUnavailabl
 from stream.notify.contacts.contact import Contact, NoContacts, address_hmac, read_contact
 from stream.notify.contacts.contact_files import SETTLED_S, CsvContacts, SqliteContacts
 from stream.notify.contacts.contact_lookup import HttpContacts, contacts_of
-from stream.notify.letters.letter_writer import way_of
+from stream.notify.letters.letter_writer import choose_channel
 from stream.notify.settings import NotifySettings
-from tests.notify.http_desk import HttpDesk, http_desk
+from tests.notify.transports.http_server import HttpServer, http_server
 
 HEADING = "subject_ref,channel,address,locale,consent,bounced,name,postal_address\n"
 PAT = "s-1,email,pat@people.example,en,yes,no,Pat Doe,1 Main St|Springfield\n"
@@ -40,9 +40,9 @@ AS_JSON = {
 
 
 @pytest.fixture
-def desk() -> Iterator[HttpDesk]:
+def server() -> Iterator[HttpServer]:
     """A look-up that answers."""
-    with http_desk() as found:
+    with http_server() as found:
         yield found
         while clients:
             clients.pop().close()
@@ -51,9 +51,9 @@ def desk() -> Iterator[HttpDesk]:
 clients: list[HttpContacts] = []
 
 
-def look_up(desk: HttpDesk, **more: Any) -> HttpContacts:
+def look_up(server: HttpServer, **more: Any) -> HttpContacts:
     usual: dict[str, Any] = {"token": "", "timeout_s": 2, "tries": 3, "sleep": lambda _s: None}
-    made = HttpContacts(desk.look_up, **(usual | more))
+    made = HttpContacts(server.look_up, **(usual | more))
     clients.append(made)
     return made
 
@@ -65,13 +65,13 @@ def sqlite_file(path: Path, *rows: tuple[str, ...]) -> Path:
     return path
 
 
-def test_every_source_gives_the_same_contact(tmp_path: Path, desk: HttpDesk) -> None:
+def test_every_source_gives_the_same_contact(tmp_path: Path, server: HttpServer) -> None:
     """Given one applicant in a CSV, in SQLite and behind HTTP, when looked up, then the contact is the same, and an unknown one is None."""
     csv = tmp_path / "contacts.csv"
     csv.write_text(HEADING + PAT)
     table = sqlite_file(tmp_path / "contacts.sqlite", tuple(PAT.strip().split(",")))
-    desk.people["s-1"] = AS_JSON
-    for contacts in (CsvContacts(csv), SqliteContacts(table), look_up(desk)):
+    server.people["s-1"] = AS_JSON
+    for contacts in (CsvContacts(csv), SqliteContacts(table), look_up(server)):
         assert contacts.find("s-1") == EXPECTED
         assert contacts.find("s-2") is None
         assert contacts.check()
@@ -228,12 +228,12 @@ def test_a_pseudonym_that_stands_twice_is_refused(tmp_path: Path) -> None:
         contacts.find("s-1")
 
 
-def test_the_look_up_quotes_the_pseudonym_and_shows_its_token(desk: HttpDesk) -> None:
+def test_the_look_up_quotes_the_pseudonym_and_shows_its_token(server: HttpServer) -> None:
     """Given a hostile pseudonym, when looked up, then it is one segment of the path, and the token goes with it."""
     hostile = "..x/admin?x=1#y/ü z"
-    desk.people[hostile] = AS_JSON
-    assert look_up(desk, token="t-1").find(hostile) == EXPECTED  # noqa: S106 - made up
-    [asked] = desk.asked
+    server.people[hostile] = AS_JSON
+    assert look_up(server, token="t-1").find(hostile) == EXPECTED  # noqa: S106 - made up
+    [asked] = server.asked
     assert asked.path == "/people/..x%2Fadmin%3Fx%3D1%23y%2F%C3%BC%20z?v=1"
     assert asked.headers["Authorization"] == "Bearer t-1"
 
@@ -244,9 +244,9 @@ refs = st.text(st.sampled_from("./\\%2eE;?#@:& é\n\x00\ud800ab"), max_size=8) |
 @pytest.mark.parametrize(
     "shape", ["/v1/people/{subject_ref}/contact", "/v1/.{subject_ref}", "/v1?key=k&ref={subject_ref}"]
 )
-def test_no_pseudonym_leaves_the_look_ups_path(desk: HttpDesk, shape: str) -> None:
+def test_no_pseudonym_leaves_the_look_ups_path(server: HttpServer, shape: str) -> None:
     """Given any pseudonym, when looked up, then the server sees the URL's own path with one quoted segment in it, or is not asked."""
-    made = HttpContacts(desk.look_up.partition("/people")[0] + shape, token="t", timeout_s=2, tries=1)  # noqa: S106 - made up
+    made = HttpContacts(server.look_up.partition("/people")[0] + shape, token="t", timeout_s=2, tries=1)  # noqa: S106 - made up
     clients.append(made)
     before, after = shape.split("{subject_ref}")
 
@@ -259,10 +259,10 @@ def test_no_pseudonym_leaves_the_look_ups_path(desk: HttpDesk, shape: str) -> No
     @example(ref="..\\x")
     @settings(max_examples=60, deadline=None)
     def holds(ref: str) -> None:
-        desk.asked.clear()
+        server.asked.clear()
         with suppress(ContactRefused):
             made.find(ref)
-        for asked in desk.asked:
+        for asked in server.asked:
             assert asked.path.startswith(before)
             assert asked.path.endswith(after)
             segment = asked.path.removeprefix(before).removesuffix(after)
@@ -276,20 +276,20 @@ def test_no_pseudonym_leaves_the_look_ups_path(desk: HttpDesk, shape: str) -> No
     holds()
 
 
-def test_the_look_up_tries_again_what_may_heal(desk: HttpDesk) -> None:
+def test_the_look_up_tries_again_what_may_heal(server: HttpServer) -> None:
     """Given a look-up that fails at first, when asked, then it is asked again up to its bound; a refusal is not repeated."""
-    desk.people["s-1"] = AS_JSON
-    desk.answers = [503, 429]
-    assert look_up(desk).find("s-1") == EXPECTED
-    desk.answers = [500, 502, 503]
+    server.people["s-1"] = AS_JSON
+    server.answers = [503, 429]
+    assert look_up(server).find("s-1") == EXPECTED
+    server.answers = [500, 502, 503]
     with pytest.raises(ContactsUnavailable, match="HTTP status 503"):
-        look_up(desk).find("s-1")
-    desk.asked.clear()
+        look_up(server).find("s-1")
+    server.asked.clear()
     for status in (401, 403, 302):
-        desk.answers = [status]
+        server.answers = [status]
         with pytest.raises(ContactsUnavailable, match=f"HTTP status {status}"):
-            look_up(desk, token="secret-token").find("s-1")  # noqa: S106 - made up
-    assert len(desk.asked) == 3
+            look_up(server, token="secret-token").find("s-1")  # noqa: S106 - made up
+    assert len(server.asked) == 3
 
 
 def test_a_look_up_that_is_away_names_no_person() -> None:
@@ -311,21 +311,21 @@ def test_a_look_up_that_is_away_names_no_person() -> None:
         (b'{"channel": "email", "address": "' + b"x" * 70_000 + b'"}', "longer than 65536 bytes"),
     ],
 )
-def test_an_unusable_answer_concerns_this_applicant_alone(desk: HttpDesk, raw: bytes, told: str) -> None:
+def test_an_unusable_answer_concerns_this_applicant_alone(server: HttpServer, raw: bytes, told: str) -> None:
     """Given an answer that is no contact, when looked up, then this one is refused, to be tried again, without its values."""
-    desk.raw = raw
+    server.raw = raw
     with pytest.raises(ContactRefused, match=told) as raised:
-        look_up(desk).find("s-1")
+        look_up(server).find("s-1")
     assert raised.value.retryable
     assert "hunter2" not in str(raised.value)
 
 
-def test_the_settings_choose_the_source(tmp_path: Path, desk: HttpDesk) -> None:
+def test_the_settings_choose_the_source(tmp_path: Path, server: HttpServer) -> None:
     """Given a file, a URL or nothing, when the contacts are made, then of that kind."""
     csv = tmp_path / "c.csv"
     csv.write_text(HEADING + PAT)
     table = sqlite_file(tmp_path / "c.db")
-    kinds = {"": NoContacts, str(csv): CsvContacts, str(table): SqliteContacts, desk.look_up: HttpContacts}
+    kinds = {"": NoContacts, str(csv): CsvContacts, str(table): SqliteContacts, server.look_up: HttpContacts}
     for where, kind in kinds.items():
         made = contacts_of(NotifySettings(notify_contacts=where))
         assert type(made) is kind
@@ -347,13 +347,13 @@ def test_the_settings_choose_the_source(tmp_path: Path, desk: HttpDesk) -> None:
 )
 def test_a_letter_goes_electronically_only_with_consent(changes: dict[str, str], way: tuple[str, str]) -> None:
     """Given a contact, when the way is chosen, then electronic only with consent, an address that works, and a channel that is on."""
-    assert way_of(read_contact({**AS_JSON, **changes}), "s-1", ("email", "files")) == way
+    assert choose_channel(read_contact({**AS_JSON, **changes}), "s-1", ("email", "files")) == way
 
 
 def test_who_is_unknown_gets_a_printed_letter() -> None:
     """Given no contact or no pseudonym, when the way is chosen, then print, and why."""
-    assert way_of(None, "s-1", ("email",)) == ("print", "unknown_subject")
-    assert way_of(None, None, ("email",)) == ("print", "no_subject_ref")
+    assert choose_channel(None, "s-1", ("email",)) == ("print", "unknown_subject")
+    assert choose_channel(None, None, ("email",)) == ("print", "no_subject_ref")
 
 
 def test_an_address_is_kept_as_a_keyed_hash_at_most() -> None:

@@ -15,7 +15,7 @@ from stream.notify.letters.templates import Templates, read_templates, shipped_f
 from stream.notify.letters.view import FIELDS, VARIABLES, view_of
 from stream.notify.notices.notice import KIND
 from tests.notify.answers import IMMUTABLE, LABELS, NOW_MS, recommendations, step_labels
-from tests.notify.letters import CREDITOR, PAT, letter_of
+from tests.notify.letter_builder import CREDITOR, PAT, letter_of
 
 
 def loaded(folder: Path | str) -> Templates:
