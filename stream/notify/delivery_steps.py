@@ -16,7 +16,8 @@ from stream.events import Recommendation
 from stream.notify.letters.letter_writer import Draft, LetterWriter
 from stream.notify.notices.notice import notice
 from stream.notify.notices.notice_index import NoticeIndex
-from stream.notify.notices.record import Channel, Notice
+from stream.notify.notices.record import Notice
+from stream.notify.settings import CHANNELS, Channel
 from stream.notify.transports.transport import AddressRefused, TemporaryRefusal, Transport
 from stream.runtime.kafka.dead_letters import dead_letter, dead_letter_without_value
 from stream.runtime.kafka.delivery import Delivers, Output
@@ -154,8 +155,8 @@ class DeliverySteps:
         try:
             reply = self._sent(job, draft)
         except AddressRefused as bounced:
-            why = "bounced" if draft.route.channel == "email" else "refused_by_receiver"
-            draft = self._letter_writer.by_post(job.recommendation, draft, job.written_ms, why)
+            why = CHANNELS[draft.route.channel].refused_why
+            draft = self._letter_writer.printed(job.recommendation, draft, job.written_ms, why)
             error = f"Bounced: {bounced}"
             reply = self._sent(job, draft)
         job.wanted, job.needs_address = draft.wanted, draft.package.needs_address

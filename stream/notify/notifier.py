@@ -15,8 +15,8 @@ from stream.notify.consumer import PartitionLost
 from stream.notify.delivery_steps import DeliverySteps, Job
 from stream.notify.notices.notice import KIND, answer_sha256, notice, notice_id
 from stream.notify.notices.notice_index import NoticeIndex
-from stream.notify.notices.record import Channel, Notice
-from stream.notify.settings import NotifySettings
+from stream.notify.notices.record import Notice
+from stream.notify.settings import Channel, NotifySettings
 from stream.notify.transports.transport import TemporaryRefusal
 from stream.notify.warnings import LocaleFallbacks
 from stream.runtime.counters import Counters

@@ -15,9 +15,8 @@ from stream.notify.letters.letter_writer import LetterWriter
 from stream.notify.letters.templates import Templates, read_templates
 from stream.notify.metrics import METERS
 from stream.notify.notices.notice_index import NoticeIndex
-from stream.notify.notices.record import Channel
 from stream.notify.notifier import Notifier
-from stream.notify.settings import NotifySettings
+from stream.notify.settings import Channel, NotifySettings
 from stream.notify.transports.transport import Package
 from stream.runtime.counters import Counters
 from stream.runtime.kafka.delivery import Output, Undeliverable

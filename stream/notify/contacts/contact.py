@@ -9,14 +9,13 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
-from stream.notify.notices.record import Channel
+from stream.notify.settings import CHANNELS, Channel
 
 FIELD_CHARACTERS_MAX: Final = 1_000
 TRUE: Final = frozenset({"1", "true", "yes", "y"})
 FALSE: Final = frozenset({"", "0", "false", "no", "n"})
-CHANNELS: Final[Mapping[str, Channel]] = {"email": "email", "webhook": "webhook", "files": "files", "print": "print"}
 # As a CSV's heading, a column of an SQLite table, or a field of a JSON answer.
 REQUIRED: Final = ("channel",)
 OPTIONAL: Final = ("address", "locale", "consent", "bounced", "name", "postal_address")
@@ -73,8 +72,8 @@ def read_contact(fields: Mapping[str, object]) -> Contact:
     Raises: ValueError that names the field and never repeats what it holds.
     """
     texts = {name: _text(name, fields.get(name)) for name in COLUMNS}
-    channel = CHANNELS.get(texts["channel"].lower())
-    if channel is None:
+    channel = texts["channel"].lower()
+    if channel not in CHANNELS:
         message = f"channel must be one of {', '.join(CHANNELS)}"
         raise ValueError(message)
     lines = texts["postal_address"].replace("|", "\n").splitlines()
@@ -83,7 +82,7 @@ def read_contact(fields: Mapping[str, object]) -> Contact:
             message = f"{name} must be one line of printable characters"
             raise ValueError(message)
     return Contact(
-        channel=channel,
+        channel=cast("Channel", channel),
         address=texts["address"],
         locale=texts["locale"],
         consent=_truth("consent", texts["consent"]),

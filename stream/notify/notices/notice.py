@@ -8,7 +8,8 @@ from typing import Final
 from stream.canonical import sha256
 from stream.events import Recommendation
 from stream.notify.letters.templates import Letter
-from stream.notify.notices.record import Channel, Notice, NoticeKind, NoticeStatus
+from stream.notify.notices.record import Notice, NoticeKind, NoticeStatus
+from stream.notify.settings import Channel
 from stream.runtime.kafka.dead_letters import SOFTWARE_VERSION
 from stream.times import rfc3339
 

@@ -17,7 +17,6 @@ from typing import Any, Final, cast
 
 from stream.errors import MailUnavailable
 from stream.notify.deadlines import Deadline, Deadlines, Watchdog, end_connection
-from stream.notify.notices.record import Channel
 from stream.notify.settings import NotifySettings, email_address
 from stream.notify.transports.transport import AddressRefused, Package, TemporaryRefusal
 
@@ -47,8 +46,6 @@ class _SmtpTls(_Begun, smtplib.SMTP_SSL):
 
 class Mail:
     """One connection to a mail server, opened when needed and kept."""
-
-    channel: Channel = "email"
 
     def __init__(self, settings: NotifySettings, deadlines: Deadlines | None = None) -> None:
         """Connect to nothing yet."""

@@ -14,7 +14,6 @@ from typing import Final
 
 from stream.bundle.atomic_folder import to_disk
 from stream.errors import ConfigurationError, DiskUnavailable
-from stream.notify.notices.record import Channel
 from stream.notify.transports.transport import Package
 
 SLUG_CHARACTERS_MAX: Final = 48
@@ -29,16 +28,14 @@ FOLDER_MODE: Final = 0o750
 FILE_MODE: Final = 0o640  # a letter is personal
 
 
-def file_name(package: Package) -> str:
-    """Name a letter's file, without its ending: the decision, as far as it is harmless, and a part of the notice_id."""
-    kept = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in package.decision_id)
-    return f"{kept[:SLUG_CHARACTERS_MAX]}-{package.notice_id[:ID_CHARACTERS]}"
+def file_name(decision_id: str, notice_id: str) -> str:
+    """Name a letter's file, without its ending: the harmless characters of the decision, and the start of the notice_id."""
+    kept = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in decision_id)
+    return f"{kept[:SLUG_CHARACTERS_MAX]}-{notice_id[:ID_CHARACTERS]}"
 
 
 class Outbox:
     """Print-ready letters; those without an address are in a folder of their own."""
-
-    channel: Channel = "print"
 
     def __init__(self, folder: Path) -> None:
         """Make the folder. Raises: ConfigurationError where it holds a preview, DiskUnavailable."""
@@ -48,7 +45,7 @@ class Outbox:
 
     def send(self, package: Package) -> str:
         """See `Transport`."""
-        name = f"{file_name(package)}.html"
+        name = f"{file_name(package.decision_id, package.notice_id)}.html"
         place = f"{BY_HAND}/{name}" if package.needs_address else name
         write_whole(self._folder / place, package.letter.html)
         return place
@@ -60,8 +57,6 @@ class Outbox:
 class Files:
     """Text and HTML of each letter."""
 
-    channel: Channel = "files"
-
     def __init__(self, folder: Path) -> None:
         """Make the folder. Raises: ConfigurationError where it holds a preview, DiskUnavailable."""
         self._folder = folder.expanduser()
@@ -69,7 +64,7 @@ class Files:
 
     def send(self, package: Package) -> str:
         """See `Transport`. The text comes last: where it is, all of the letter is."""
-        name = file_name(package)
+        name = file_name(package.decision_id, package.notice_id)
         write_whole(self._folder / f"{name}.html", package.letter.html)
         write_whole(self._folder / f"{name}.txt", f"{package.letter.subject}\n\n{package.letter.text}")
         return f"{name}.txt"

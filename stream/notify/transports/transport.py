@@ -7,7 +7,7 @@ from typing import Protocol
 
 from stream.notify.contacts.contact import Contact
 from stream.notify.letters.templates import Letter
-from stream.notify.notices.record import Channel, NoticeKind
+from stream.notify.notices.record import NoticeKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +26,6 @@ class Package:
 
 class Transport(Protocol):
     """One way for letters to go out."""
-
-    channel: Channel
 
     def send(self, package: Package) -> str:
         """Hand a letter over; return the transport's answer, without personal data.

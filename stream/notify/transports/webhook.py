@@ -19,7 +19,6 @@ import orjson
 from stream.errors import LetterRefused, WebhookUnavailable
 from stream.notify.deadlines import Deadlines
 from stream.notify.http_exchange import HttpClient
-from stream.notify.notices.record import Channel
 from stream.notify.settings import NotifySettings
 from stream.notify.transports.transport import Package, TemporaryRefusal
 
@@ -35,8 +34,6 @@ def signature(secret: str, timestamp: str, body: bytes) -> str:
 
 class Webhook:
     """One client with connections kept open; redirects are not followed."""
-
-    channel: Channel = "webhook"
 
     def __init__(
         self, settings: NotifySettings, deadlines: Deadlines | None = None, *, clock: Callable[[], float] = time.time

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from stream.errors import DiskUnavailable, LetterRefused, MailUnavailable, WebhookUnavailable
 from stream.notify.contacts.contact import Contact
 from stream.notify.letters.templates import Letter
+from stream.notify.notices.notice import KIND, notice_id
 from stream.notify.settings import NotifySettings
 from stream.notify.transports.mail import Mail, message_of
 from stream.notify.transports.outbox import Files, Outbox, file_name, write_whole
@@ -229,10 +230,10 @@ def test_a_receiver_that_is_away_is_waited_for() -> None:
 @given(decision_id=st.text(min_size=1, max_size=300))
 def test_a_letters_file_has_a_harmless_name(decision_id: str) -> None:
     """Given any decision_id, when its file is named, then by harmless characters only, in bounds, and not as another decision's."""
-    name = file_name(package_of(LETTER, decision_id=decision_id))
+    name = file_name(decision_id, notice_id(decision_id, KIND))
     assert len(name) <= 80
     assert all(c.isascii() and (c.isalnum() or c in "-_") for c in name)
-    assert name != file_name(package_of(LETTER, decision_id=decision_id + "x"))
+    assert name != file_name(decision_id + "x", notice_id(decision_id + "x", KIND))
 
 
 def test_a_printed_letter_is_one_whole_file(tmp_path: Path) -> None:
