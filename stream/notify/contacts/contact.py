@@ -49,7 +49,7 @@ class Contacts(Protocol):
 
     def close(self) -> None:
         """Close connections, where there are any."""
-        return  # noqa: PLR1711 - mypy takes an empty body for an abstract method
+        return  # mypy takes an empty body for an abstract method
 
 
 class NoContacts(Contacts):

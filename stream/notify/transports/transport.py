@@ -35,7 +35,7 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Close connections, where there are any."""
-        return  # noqa: PLR1711 - mypy takes an empty body for an abstract method
+        return  # mypy takes an empty body for an abstract method
 
 
 class TemporaryRefusal(Exception):

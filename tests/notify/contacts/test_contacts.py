@@ -325,7 +325,12 @@ def test_the_settings_choose_the_source(tmp_path: Path, server: HttpServer) -> N
     csv = tmp_path / "c.csv"
     csv.write_text(HEADING + PAT)
     table = sqlite_file(tmp_path / "c.db")
-    kinds = {"": NoContacts, str(csv): CsvContacts, str(table): SqliteContacts, server.look_up: HttpContacts}
+    kinds: dict[str, type[object]] = {
+        "": NoContacts,
+        str(csv): CsvContacts,
+        str(table): SqliteContacts,
+        server.look_up: HttpContacts,
+    }
     for where, kind in kinds.items():
         made = contacts_of(NotifySettings(notify_contacts=where))
         assert type(made) is kind
