@@ -81,7 +81,7 @@ def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as file, file:
         file.execute("CREATE TABLE contacts (subject_ref)")
     before = path.read_bytes()
-    with pytest.raises(ConfigurationError, match="something else"):
+    with pytest.raises(ConfigurationError, match="another program"):
         NoticeIndex(path, topic="t")
     assert path.read_bytes()[100:] == before[100:]  # the header counts who locked it
 
