@@ -138,7 +138,7 @@ def test_print_config_masks_what_is_secret() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "message"),
     [
         ("CONTACTS", "people.xlsx", "must be a .csv"),
         ("CONTACTS", "http://host/people", "must hold {subject_ref} once"),
@@ -157,9 +157,9 @@ def test_print_config_masks_what_is_secret() -> None:
         ("RETRY_FIRST_S", "500", "must not be longer than"),
     ],
 )
-def test_a_wrong_setting_is_named(name: str, value: str, told: str) -> None:
+def test_a_wrong_setting_is_named(name: str, value: str, message: str) -> None:
     """Given a wrong setting, when read, then the error names it and what it takes."""
-    with pytest.raises(ConfigurationError, match=re.escape(told)) as raised:
+    with pytest.raises(ConfigurationError, match=re.escape(message)) as raised:
         read_notify_settings({f"COACH_NOTIFY_{name}": value})
     assert f"COACH_NOTIFY_{name}" in str(raised.value) or name == "SMTP_HOST"
 

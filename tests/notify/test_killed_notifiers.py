@@ -42,8 +42,8 @@ def test_a_hundred_and_fifty_letters_and_three_kills(stack: Stack, tmp_path: Pat
 @pytest.mark.timeout(900)
 def test_a_thousand_letters_and_ten_kills(stack: Stack, tmp_path: Path) -> None:
     """Given 1,000 recommendations with duplicates, a mail server that refuses one in five, and two notifiers killed 10 times, then the same."""
-    told = blow(stack, tmp_path, Storm(letters=1_000, kills=10, seed=4711, notifiers=2, partitions=4))
-    print(told)
+    counts = blow(stack, tmp_path, Storm(letters=1_000, kills=10, seed=4711, notifiers=2, partitions=4))
+    print(counts)
 
 
 def blow(stack: Stack, folder: Path, storm: Storm) -> dict[str, Any]:
@@ -70,10 +70,10 @@ def blow(stack: Stack, folder: Path, storm: Storm) -> dict[str, Any]:
         for one in here.notifiers:
             if one.alive:
                 assert one.stop() == 0
-        told = check(here, post, {one["decision_id"]: answer_sha256(one) for one in answers}, len(later))
-        assert told["second letters"] >= in_the_gap > 0
+        counts = check(here, post, {one["decision_id"]: answer_sha256(one) for one in answers}, len(later))
+        assert counts["second letters"] >= in_the_gap > 0
         return {
-            **told,
+            **counts,
             "kills": storm.kills,
             "of them between taking and record, for sure": in_the_gap,
             "seconds": round(time.monotonic() - began_s),
@@ -123,9 +123,9 @@ def check(here: NotifierRoom, post: SmtpServer, answers: dict[str, str], differe
     for some in letters.values():
         assert len({letter["text"] for letter in some}) == 1, "two different letters for one decision"
     for one in notices:
-        told = set(step_labels(one["text"]))
-        assert not told & IMMUTABLE_LABELS
-        assert told <= set(LABELS.values())
+        labels = set(step_labels(one["text"]))
+        assert not labels & IMMUTABLE_LABELS
+        assert labels <= set(LABELS.values())
     first = {name: some[0]["recommendation_sha256"] for name, some in by_decision.items()}
     different_told = [name for name, one in first.items() if one != answers[name]]
     withheld = here.notices("withheld_different_answer")

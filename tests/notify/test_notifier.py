@@ -85,8 +85,8 @@ def test_a_letter_refused_for_now_waits_while_others_go(tmp_path: Path) -> None:
     here.put(*recommendations(2))
     started = here.run()
     assert [package.decision_id for _, package in here.letters] == ["d-1", "d-0"]
-    assert {one["decision_id"]: one["attempts"] for one in here.told("sent")} == {"d-0": 3, "d-1": 1}
-    assert not any(one["duplicate_possible"] for one in here.told("sent"))
+    assert {one["decision_id"]: one["attempts"] for one in here.notices_with("sent")} == {"d-0": 3, "d-1": 1}
+    assert not any(one["duplicate_possible"] for one in here.notices_with("sent"))
     assert started.counters.total("notify_retries_total") == 2
 
 
@@ -97,7 +97,7 @@ def test_an_uncertain_refusal_is_marked(tmp_path: Path) -> None:
     here.run()
     assert len(here.letters) == 2
     assert here.letters[0][1] == here.letters[1][1]
-    assert here.told("sent")[0]["duplicate_possible"]
+    assert here.notices_with("sent")[0]["duplicate_possible"]
 
 
 def test_a_letter_that_is_refused_for_too_long_is_a_dead_letter(tmp_path: Path) -> None:
@@ -118,14 +118,14 @@ def test_a_letter_that_is_refused_for_too_long_is_a_dead_letter(tmp_path: Path) 
     [dead] = here.dead
     assert (dead["error"], dead["stage"], dead["retryable"]) == ("NoticeGivenUp", "notify", True)
     assert dead["value"] == here.recommendations[0]
-    [failed] = here.told("failed")
+    [failed] = here.notices_with("failed")
     assert (failed["decision_id"], failed["error"]) == ("d-0", "NoticeGivenUp")
     assert here.settled == set(range(5))
     here.trouble = lambda _step: None  # mended, and redriven
     here.put(refused)
     here.run()
-    assert here.told("sent")[-1]["decision_id"] == "d-0"
-    assert not here.told("sent")[-1]["duplicate_possible"]
+    assert here.notices_with("sent")[-1]["decision_id"] == "d-0"
+    assert not here.notices_with("sent")[-1]["duplicate_possible"]
 
 
 def test_when_nothing_goes_out_at_all_nobody_is_given_up_at_once(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_an_outage_is_waited_out(tmp_path: Path, away: Exception, step: str) -> 
     here = world(tmp_path, trouble=Troubles(**{step: [away, away, away]}))
     here.put(*recommendations(1))
     here.run()
-    assert len(here.told("sent")) == 1
+    assert len(here.notices_with("sent")) == 1
     assert here.dead == []
     assert len(here.letters) == 1
 
@@ -170,7 +170,7 @@ def test_a_bounce_goes_by_post(tmp_path: Path) -> None:
     here = world(tmp_path, trouble=Troubles(send_email=[AddressRefused("550 5.1.1")]))
     here.put(*recommendations(1))
     here.run()
-    [done] = here.told("printed")
+    [done] = here.notices_with("printed")
     assert (done["channel"], done["channel_why"], done["error"]) == ("print", "bounced", "Bounced: 550 5.1.1")
     [(channel, package)] = here.letters
     assert (channel, package.needs_address) == ("print", False)
@@ -201,8 +201,8 @@ def test_a_different_answer_that_comes_while_the_first_waits_is_not_sent(tmp_pat
     here.put(one, different(one), one, different(one))
     started = here.run()
     assert len(here.letters) == 1
-    assert here.told("sent")[0]["recommendation_id"] == one["recommendation_id"]
-    [withheld] = here.told("withheld_different_answer")
+    assert here.notices_with("sent")[0]["recommendation_id"] == one["recommendation_id"]
+    [withheld] = here.notices_with("withheld_different_answer")
     assert withheld["recommendation_id"] == different(one)["recommendation_id"]
     assert (withheld["channel"], withheld["text"]) == (None, "")
     assert started.counters.read()["notify_skipped:duplicate"] == 1
@@ -216,15 +216,15 @@ def test_after_a_lost_letter_a_different_one_does_not_go_out(tmp_path: Path) -> 
     [one] = recommendations(1)
     here.put(one)
     here.run()
-    assert here.told("failed")[0]["duplicate_possible"]
+    assert here.notices_with("failed")[0]["duplicate_possible"]
     here.put(different(one))
     here.run()
     assert here.letters == []
-    assert len(here.told("withheld_different_answer")) == 1
+    assert len(here.notices_with("withheld_different_answer")) == 1
     here.put(one)
     here.run()
     assert [package.decision_id for _, package in here.letters] == ["d-0"]
-    assert here.told("sent")[0]["duplicate_possible"]
+    assert here.notices_with("sent")[0]["duplicate_possible"]
 
 
 def test_after_a_crash_the_letter_is_of_the_day_on_which_it_was_begun(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_after_a_crash_the_letter_is_of_the_day_on_which_it_was_begun(tmp_path: 
     here.run()
     first, second = here.letters
     assert first[1].letter == second[1].letter
-    assert here.told("sent")[0]["duplicate_possible"]
+    assert here.notices_with("sent")[0]["duplicate_possible"]
 
 
 def test_what_is_no_longer_ours_is_not_sent(tmp_path: Path) -> None:
@@ -327,14 +327,14 @@ def test_a_storm_of_crashes_and_refusals_loses_no_letter(tmp_path_factory: pytes
     letters, done = defaultdict(set), defaultdict(list)
     for _, package in here.letters:
         letters[package.decision_id].add(package.letter)
-    for one in here.told("sent", "printed"):
+    for one in here.notices_with("sent", "printed"):
         done[one["decision_id"]].append(one)
     assert set(letters) == set(done) == {one["decision_id"] for one in answers}
     assert all(len(some) == 1 for some in letters.values())
     how_often = Counter(package.decision_id for _, package in here.letters)
     assert all(any(one["duplicate_possible"] for one in done[name]) for name, count in how_often.items() if count > 1)
     assert all(len(some) == 1 for some in done.values())
-    assert {one["decision_id"] for one in here.told("withheld_different_answer")} == {
+    assert {one["decision_id"] for one in here.notices_with("withheld_different_answer")} == {
         one["decision_id"] for one in later
     }
     assert here.dead == []

@@ -82,7 +82,7 @@ def test_each_applicant_gets_one_letter_by_the_way_that_is_theirs(stack: Stack, 
         assert notifier.events("notify.by_hand")[-1]["count"] == 2
         [stopped] = notifier.events("notify.stopped")
         assert stopped["notices_by_hand"] == 2
-        told = {name: stopped[f"notify_skipped:{name}"] for name in ("replay", "not_model_decline", "duplicate")}
-        assert told == {"replay": 1, "not_model_decline": 1, "duplicate": 2}
+        skipped = {name: stopped[f"notify_skipped:{name}"] for name in ("replay", "not_model_decline", "duplicate")}
+        assert skipped == {"replay": 1, "not_model_decline": 1, "duplicate": 2}
         assert stopped["notices_withheld"] == 1
         assert stopped["notify_skipped:different_answer_again"] == 1

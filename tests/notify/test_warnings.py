@@ -32,9 +32,9 @@ def warnings(caplog: pytest.LogCaptureFixture, event: str) -> list[dict[str, Any
 def test_what_the_law_wants_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     """Given a lender without an address or a legal notice, when the notifier starts, then it warns of each setting, by its name and with the rule; with both it is silent."""
     warn_of_missing(NotifySettings())
-    told = warnings(caplog, "notify.setting_missing")
-    assert {one["setting"] for one in told} == BOTH
-    assert all("12 CFR 1002.9" in one["why"] for one in told)
+    logged = warnings(caplog, "notify.setting_missing")
+    assert {one["setting"] for one in logged} == BOTH
+    assert all("12 CFR 1002.9" in one["why"] for one in logged)
     caplog.clear()
     full = NotifySettings(notify_lender_address="1 Main St", notify_lender_notice="The ECOA notice")
     warn_of_missing(full)
@@ -48,8 +48,8 @@ def test_check_says_what_the_law_wants(tmp_path: Path, monkeypatch: pytest.Monke
     some = {name: value for name, value in LENDER.items() if name not in BOTH}
     done = CliRunner().invoke(coach, ["notify", "check", "--offline"], env=some, catch_exceptions=False)
     assert done.exit_code == 0
-    told = [line.split()[1] for line in done.stderr.splitlines() if line.startswith("WARNING: ")]
-    assert set(told) == BOTH
+    logged = [line.split()[1] for line in done.stderr.splitlines() if line.startswith("WARNING: ")]
+    assert set(logged) == BOTH
 
 
 def test_letters_in_another_language_are_counted_and_warned_of_once(
@@ -63,8 +63,8 @@ def test_letters_in_another_language_are_counted_and_warned_of_once(
     }
     here.put(*recommendations(len(wanted)))
     started = here.run()
-    told = warnings(caplog, "notify.locale_fallback")
-    assert sorted(one["wanted"] for one in told) == ["de-AT", "fr", "other"]
+    logged = warnings(caplog, "notify.locale_fallback")
+    assert sorted(one["wanted"] for one in logged) == ["de-AT", "fr", "other"]
     counted = started.counters.read()
     assert {name: count for name, count in counted.items() if "locale_fallback" in name} == {
         "notices_locale_fallback:de-AT": 2,

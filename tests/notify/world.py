@@ -1,4 +1,4 @@
-"""A notifier in a world without Kafka: topics are lists, transports and brokers fail when told to, time is a number."""
+"""A notifier without Kafka: topics are lists, `trouble` makes transports and brokers fail, time is a number."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Crash(BaseException):
 
 @dataclass(kw_only=True)
 class World:
-    """What outlives a notifier. `trouble` is asked at each step by its name, and raises what is to happen there."""
+    """What outlives a notifier. `trouble` is called with the name of each step, and raises the error that happens there."""
 
     folder: Path
     people: dict[str, Contact] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class World:
         """Write recommendations to their topic."""
         self.recommendations += [encode("Recommendation", one) for one in recommendations]
 
-    def told(self, *statuses: str) -> list[dict[str, Any]]:
+    def notices_with(self, *statuses: str) -> list[dict[str, Any]]:
         """The notices of some statuses."""
         return [one for one in self.notices if one["status"] in statuses]
 
@@ -93,10 +93,10 @@ class Started:
         self.index.add(world.notices)
         delivery_steps = DeliverySteps(
             Settings(),
-            letter_writer=LetterWriter(settings, contacts=_People(world), templates=TEMPLATES[0]),
-            transports={channel: _Way(channel, world) for channel in ("email", "print", "files", "webhook")},
+            letter_writer=LetterWriter(settings, contacts=FakeContacts(world), templates=TEMPLATES[0]),
+            transports={channel: FakeTransport(channel, world) for channel in ("email", "print", "files", "webhook")},
             index=self.index,
-            delivery=_Brokers(world),
+            delivery=FakeBrokers(world),
             framing=SINGLE_OBJECT,
             prove=lambda _partition: world.trouble("prove"),
             now_ms=self._now_ms,
@@ -146,7 +146,9 @@ class Started:
         )
 
 
-class _People(Contacts):
+class FakeContacts(Contacts):
+    """The people of the world."""
+
     def __init__(self, world: World) -> None:
         self._world = world
 
@@ -163,7 +165,9 @@ class _People(Contacts):
         """Nothing is held."""
 
 
-class _Way:
+class FakeTransport:
+    """Keeps the letters of one channel."""
+
     def __init__(self, channel: Channel, world: World) -> None:
         self.channel: Channel = channel
         self._world = world
@@ -179,7 +183,9 @@ class _Way:
         """Nothing is held."""
 
 
-class _Brokers:
+class FakeBrokers:
+    """Keeps notices and dead letters."""
+
     def __init__(self, world: World) -> None:
         self._world = world
 

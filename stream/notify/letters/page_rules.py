@@ -81,15 +81,13 @@ class _Page(HTMLParser):
     def handle_decl(self, decl: str) -> None:
         """Accept the doctype only."""
         if " ".join(decl.lower().split()) != "doctype html":
-            self._refuse("no declaration but <!doctype html> is allowed in a letter")
+            self.unknown_decl(decl)
 
     def unknown_decl(self, data: str) -> None:  # noqa: ARG002 - the base class's
         """Refuse it, such as `<![if mso]>`."""
         self._refuse("no declaration but <!doctype html> is allowed in a letter")
 
-    def handle_pi(self, data: str) -> None:  # noqa: ARG002 - the base class's
-        """Refuse it, such as `<?xml`."""
-        self._refuse("<? is not allowed in a letter")
+    handle_pi = unknown_decl  # such as `<?xml`
 
     def _refuse(self, fault: str) -> None:
         self.found.append((self.getpos()[0], fault))

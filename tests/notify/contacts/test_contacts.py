@@ -18,7 +18,6 @@ from stream.errors import ConfigurationError, ContactRefused, ContactsUnavailabl
 from stream.notify.contacts.contact import Contact, NoContacts, address_hmac, read_contact
 from stream.notify.contacts.contact_files import SETTLED_S, CsvContacts, SqliteContacts
 from stream.notify.contacts.contact_lookup import HttpContacts, contacts_of
-from stream.notify.letters.letter_writer import choose_channel
 from stream.notify.settings import NotifySettings
 from tests.notify.transports.http_server import HttpServer, http_server
 
@@ -89,10 +88,10 @@ def test_a_changed_csv_is_taken_up_and_a_broken_one_is_not(tmp_path: Path, caplo
         assert contacts.find("s-2") == EXPECTED
         os.unlink(csv)  # noqa: PTH108 - as a deployment does
         assert contacts.find("s-2") == EXPECTED
-    told = " ".join(str(record.__dict__.get("why")) for record in caplog.records)
-    assert "line 2: consent must be yes or no" in told
-    assert "cannot be read" in told
-    assert "hunter2" not in told
+    logged = " ".join(str(record.__dict__.get("why")) for record in caplog.records)
+    assert "line 2: consent must be yes or no" in logged
+    assert "cannot be read" in logged
+    assert "hunter2" not in logged
 
 
 class Clock:
@@ -185,7 +184,7 @@ def test_a_changed_table_shows_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ("", "line 1: there is no column subject_ref, channel"),
         ("subject_ref,address\n", "line 1: there is no column channel"),
@@ -198,11 +197,11 @@ def test_a_changed_table_shows_at_once(tmp_path: Path) -> None:
         (b"\xff\xfe", "is not UTF-8"),
     ],
 )
-def test_a_broken_csv_is_refused_at_the_start(tmp_path: Path, content: str | bytes, told: str) -> None:
+def test_a_broken_csv_is_refused_at_the_start(tmp_path: Path, content: str | bytes, message: str) -> None:
     """Given a CSV with a fault, when opened, then the error names file and line, and no value of a person."""
     csv = tmp_path / "contacts.csv"
     csv.write_bytes(content.encode() if isinstance(content, str) else content)
-    with pytest.raises(ConfigurationError, match=told) as raised:
+    with pytest.raises(ConfigurationError, match=message) as raised:
         CsvContacts(csv)
     assert str(csv) in str(raised.value)
     assert "people.example" not in str(raised.value)
@@ -215,8 +214,12 @@ def test_a_file_that_is_no_table_of_contacts_is_refused(tmp_path: Path) -> None:
         file.execute("CREATE TABLE contacts (subject_ref)")
     text = tmp_path / "text.sqlite"
     text.write_text("no database at all, and long enough to see it " * 30)
-    for path, told in ((other, "no column channel"), (text, "a table named contacts"), (tmp_path / "no.db", "no.db")):
-        with pytest.raises(ConfigurationError, match=told):
+    for path, message in (
+        (other, "no column channel"),
+        (text, "a table named contacts"),
+        (tmp_path / "no.db", "no.db"),
+    ):
+        with pytest.raises(ConfigurationError, match=message):
             SqliteContacts(path)
 
 
@@ -301,7 +304,7 @@ def test_a_look_up_that_is_away_names_no_person() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "told"),
+    ("raw", "message"),
     [
         (b"hello", "is no JSON"),
         (b"[1]", "no JSON object"),
@@ -311,10 +314,10 @@ def test_a_look_up_that_is_away_names_no_person() -> None:
         (b'{"channel": "email", "address": "' + b"x" * 70_000 + b'"}', "longer than 65536 bytes"),
     ],
 )
-def test_an_unusable_answer_concerns_this_applicant_alone(server: HttpServer, raw: bytes, told: str) -> None:
+def test_an_unusable_answer_concerns_this_applicant_alone(server: HttpServer, raw: bytes, message: str) -> None:
     """Given an answer that is no contact, when looked up, then this one is refused, to be tried again, without its values."""
     server.raw = raw
-    with pytest.raises(ContactRefused, match=told) as raised:
+    with pytest.raises(ContactRefused, match=message) as raised:
         look_up(server).find("s-1")
     assert raised.value.retryable
     assert "hunter2" not in str(raised.value)
@@ -335,30 +338,6 @@ def test_the_settings_choose_the_source(tmp_path: Path, server: HttpServer) -> N
         made = contacts_of(NotifySettings(notify_contacts=where))
         assert type(made) is kind
         made.close()
-
-
-@pytest.mark.parametrize(
-    ("changes", "way"),
-    [
-        ({}, ("email", "as_asked")),
-        ({"consent": ""}, ("print", "no_consent")),
-        ({"bounced": "yes"}, ("print", "bounced")),
-        ({"address": ""}, ("print", "no_address")),
-        ({"channel": "print"}, ("print", "as_asked")),
-        ({"channel": "webhook"}, ("print", "channel_off")),
-        ({"channel": "files", "address": ""}, ("files", "as_asked")),
-        ({"channel": "files", "consent": "no"}, ("print", "no_consent")),
-    ],
-)
-def test_a_letter_goes_electronically_only_with_consent(changes: dict[str, str], way: tuple[str, str]) -> None:
-    """Given a contact, when the way is chosen, then electronic only with consent, an address that works, and a channel that is on."""
-    assert choose_channel(read_contact({**AS_JSON, **changes}), "s-1", ("email", "files")) == way
-
-
-def test_who_is_unknown_gets_a_printed_letter() -> None:
-    """Given no contact or no pseudonym, when the way is chosen, then print, and why."""
-    assert choose_channel(None, "s-1", ("email",)) == ("print", "unknown_subject")
-    assert choose_channel(None, None, ("email",)) == ("print", "no_subject_ref")
 
 
 def test_an_address_is_kept_as_a_keyed_hash_at_most() -> None:

@@ -101,13 +101,13 @@ def test_features_without_a_label_are_named(tmp_path: Path) -> None:
     reason: Any = {"code": "A", "text": "PctNeverDelq: too low", "feature": "PctNeverDelq"}
     in_a_reason = [replaced(one, decision_id=f"d-{name}", reasons=[reason]) for name in "rt"]
     done = previewed(tmp_path, one, in_a_step, *in_a_reason)
-    told = "3 of 4 letters call a feature by the model's name, for features.toml gives it no label: PctNeverDelq, MSinceOldest"
-    assert told in done.stderr
+    message = "3 of 4 letters call a feature by the model's name, for features.toml gives it no label: PctNeverDelq, MSinceOldest"
+    assert message in done.stderr
     as_json = run("preview", "--input", "answers.jsonl", "--out", "preview", "--json")
     assert json.loads(as_json.stdout)["unlabelled_features"] == ["PctNeverDelq", "MSinceOldest"]
     assert json.loads(as_json.stdout)["unlabelled_letters"] == 3
     checked = run("check", "--offline", "--input", "answers.jsonl", **LENDER)
-    assert f"WARNING: {told}" in checked.stderr
+    assert f"WARNING: {message}" in checked.stderr
     good = answer_lines(tmp_path / "good.jsonl", one)
     assert "has a label" in run("check", "--offline", "--input", str(good), **LENDER).stderr
 

@@ -20,7 +20,7 @@ ONE = recommendations(1)[0]
 ID = notice_id("d-0", "adverse_action")
 
 
-def told(status: NoticeStatus, recommendation: Any = ONE) -> dict[str, Any]:
+def record_of(status: NoticeStatus, recommendation: Any = ONE) -> dict[str, Any]:
     return dict(notice(recommendation, status=status, now_ms=NOW_MS))
 
 
@@ -28,27 +28,33 @@ def test_an_index_knows_what_the_topic_says(tmp_path: Path) -> None:
     """Given notices in the order of the topic, when taken up, then what is done stays done by its first answer, a begun one is known as begun, a failed one is open again."""
     index = NoticeIndex(tmp_path / "deep" / "state.sqlite", topic="c/notices")
     assert index.known(ID) is None
-    index.add([told("sending")])
+    index.add([record_of("sending")])
     known = index.known(ID)
     assert known is not None
     assert (known.done, known.begun_ms) == (False, NOW_MS)
-    index.add([told("failed")])
+    index.add([record_of("failed")])
     known = index.known(ID)
     assert known is not None
     assert (known.done, known.begun_ms) == (False, None)
-    index.add([{**told("failed"), "duplicate_possible": True}])
+    index.add([{**record_of("failed"), "duplicate_possible": True}])
     known = index.known(ID)
     assert known is not None
     assert (known.done, known.begun_ms) == (False, NOW_MS)
     index.add(
-        [told("sending"), told("printed"), told("sending", different(ONE)), told("failed", different(ONE))], {0: 7}
+        [
+            record_of("sending"),
+            record_of("printed"),
+            record_of("sending", different(ONE)),
+            record_of("failed", different(ONE)),
+        ],
+        {0: 7},
     )
     known = index.known(ID)
     assert known is not None
     assert (known.done, known.answer) == (True, answer_sha256(ONE))
     other = answer_sha256(different(ONE))
     assert not index.is_withheld(ID, other)
-    index.add([told("withheld_different_answer", different(ONE))])
+    index.add([record_of("withheld_different_answer", different(ONE))])
     assert index.is_withheld(ID, other)
     assert (index.count, index.read_to()) == (1, {0: 7})
     index.close()
@@ -61,7 +67,7 @@ def test_an_index_survives_and_may_be_deleted(tmp_path: Path) -> None:
     def opened(topic: str = "c/notices") -> int:
         index = NoticeIndex(path, topic=topic)
         count = index.count
-        index.add([told("sent")], {0: 1})
+        index.add([record_of("sent")], {0: 1})
         index.close()
         return count
 

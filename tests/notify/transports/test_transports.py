@@ -111,7 +111,7 @@ class Script:
 
 
 @pytest.mark.parametrize(
-    ("answers", "error", "told"),
+    ("answers", "error", "message"),
     [
         (("421 closing",), MailUnavailable, "SMTPConnectError 421"),
         (("220 hi", "250 ok", "530 5.7.0 log in"), MailUnavailable, "refuses the sender"),
@@ -130,11 +130,11 @@ class Script:
         ),
     ],
 )
-def test_each_step_of_smtp_has_its_own_meaning(answers: tuple[str, ...], error: type[Exception], told: str) -> None:
+def test_each_step_of_smtp_has_its_own_meaning(answers: tuple[str, ...], error: type[Exception], message: str) -> None:
     """Given a mail server's refusal, when it comes at one step or another, then it is about us, this letter, or this recipient; and no address is repeated."""
     server = Script(*answers)
     mail = Mail(settings(notify_smtp_port=server.port, notify_smtp_timeout_s=1.0))
-    with pytest.raises(error, match=told) as raised:
+    with pytest.raises(error, match=message) as raised:
         mail.send(package_of(LETTER, contact=PAT))
     assert "pat@" not in str(raised.value)
     if isinstance(raised.value, TemporaryRefusal):
@@ -192,8 +192,12 @@ def test_a_webhook_is_signed_and_has_an_idempotency_key(server: HttpServer) -> N
     assert stamp == "1795774500"
     assert asked.headers["Coach-Signature"] == f"v1={expected}" == signature("s3cret", stamp, asked.body)
     assert asked.headers["Idempotency-Key"] == package.notice_id
-    told = json.loads(asked.body)
-    assert (told["text"], told["subject_ref"], told["to"]["address"]) == (LETTER.text, "s-1", "pat@people.example")
+    posted = json.loads(asked.body)
+    assert (posted["text"], posted["subject_ref"], posted["to"]["address"]) == (
+        LETTER.text,
+        "s-1",
+        "pat@people.example",
+    )
 
 
 @pytest.mark.parametrize(
@@ -298,9 +302,9 @@ def test_mail_goes_over_tls_with_a_login(tmp_path: Path, certificate: tuple[Path
             "CERTIFICATE_VERIFY_FAILED|SSLCertVerificationError": {"notify_smtp_ca_file": ""},
             "530": {"notify_smtp_security": "none", "notify_smtp_username": "", "notify_smtp_password": ""},
         }
-        for told, changes in wrong.items():
+        for message, changes in wrong.items():
             refused = Mail(settings(**(usual | changes)))
-            with pytest.raises(MailUnavailable, match=told) as raised:
+            with pytest.raises(MailUnavailable, match=message) as raised:
                 refused.send(package_of(LETTER, contact=PAT))
             refused.close()
             assert "hunter2" not in str(raised.value)
