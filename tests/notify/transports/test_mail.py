@@ -1,14 +1,10 @@
 from __future__ import annotations
 
-import hashlib
-import hmac
-import json
 import os
 import shutil
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
 from email import message_from_bytes
 from email.policy import SMTP, default
 from pathlib import Path
@@ -18,18 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.errors import DiskUnavailable, LetterRefused, MailUnavailable, WebhookUnavailable
+from stream.errors import MailUnavailable
 from stream.notify.contacts.contact import Contact
 from stream.notify.letters.templates import Letter
-from stream.notify.notices.notice import KIND, notice_id
 from stream.notify.settings import NotifySettings
 from stream.notify.transports.mail import Mail, message_of
-from stream.notify.transports.outbox import Files, Outbox, file_name, write_whole
 from stream.notify.transports.transport import AddressRefused, TemporaryRefusal
-from stream.notify.transports.webhook import Webhook, signature
-from tests.notify.answers import recommendations
-from tests.notify.letter_builder import letter_of, package_of
-from tests.notify.transports.http_server import HttpServer, http_server
+from tests.notify.letter_builder import package_of
 from tests.notify.transports.smtp_server import SmtpServer
 
 LETTER = Letter(subject="Our decision", text="Dear Ünal\n", html="<p>Dear Ünal</p>\n")
@@ -43,16 +34,8 @@ def settings(**changes: Any) -> NotifySettings:
         "notify_smtp_security": "none",
         "notify_smtp_from": "letters@lender.example",
         "notify_smtp_timeout_s": 3.0,
-        "notify_webhook_secret": "s3cret",
     }
     return NotifySettings(**(usual | changes))
-
-
-@pytest.fixture
-def server() -> Iterator[HttpServer]:
-    """A receiver that says yes."""
-    with http_server() as found:
-        yield found
 
 
 def test_mail_arrives_as_text_and_html_and_refusals_are_told_apart(tmp_path: Path) -> None:
@@ -178,97 +161,6 @@ def test_no_name_can_add_a_header(name: str, subject: str, lender: str) -> None:
     }  # fmt: skip
     assert [one.addr_spec for one in back["To"].addresses] == ["pat@people.example"]
     assert [one.addr_spec for one in back["From"].addresses] == ["letters@lender.example"]
-
-
-def test_a_webhook_is_signed_and_has_an_idempotency_key(server: HttpServer) -> None:
-    """Given a receiver, when a letter is posted, then body, timestamp and signature verify, and the key is the notice's."""
-    hook = Webhook(settings(notify_webhook_url=server.hook), clock=lambda: 1_795_774_500.9)
-    package = package_of(LETTER, contact=PAT)
-    assert hook.send(package) == "HTTP 200"
-    hook.close()
-    [asked] = server.asked
-    stamp = asked.headers["Coach-Timestamp"]
-    expected = hmac.new(b"s3cret", f"{stamp}.".encode() + asked.body, hashlib.sha256).hexdigest()
-    assert stamp == "1795774500"
-    assert asked.headers["Coach-Signature"] == f"v1={expected}" == signature("s3cret", stamp, asked.body)
-    assert asked.headers["Idempotency-Key"] == package.notice_id
-    posted = json.loads(asked.body)
-    assert (posted["text"], posted["subject_ref"], posted["to"]["address"]) == (
-        LETTER.text,
-        "s-1",
-        "pat@people.example",
-    )
-
-
-@pytest.mark.parametrize(
-    ("status", "error"),
-    [
-        (201, None), (400, LetterRefused), (422, LetterRefused), (413, LetterRefused), (500, TemporaryRefusal),
-        (301, WebhookUnavailable), (401, WebhookUnavailable), (404, WebhookUnavailable), (429, WebhookUnavailable),
-        (503, WebhookUnavailable),
-    ],
-)  # fmt: skip
-def test_each_status_of_a_webhook_has_its_meaning(
-    server: HttpServer, status: int, error: type[Exception] | None
-) -> None:
-    """Given a receiver's status, when a letter is posted, then it is taken, refused for good, not taken now, or nobody's letter is."""
-    server.answers = [status]
-    hook = Webhook(settings(notify_webhook_url=server.hook))
-    if error is None:
-        assert hook.send(package_of(LETTER)) == f"HTTP {status}"
-    else:
-        with pytest.raises(error, match=f"HTTP {status}"):
-            hook.send(package_of(LETTER))
-    hook.close()
-    assert len(server.asked) == 1  # a redirect is not followed
-
-
-def test_a_receiver_that_is_away_is_waited_for() -> None:
-    """Given nobody at the webhook's URL, when a letter is posted, then the receiver is unavailable for all letters."""
-    hook = Webhook(settings(notify_webhook_url="http://127.0.0.1:9/hook"))
-    with pytest.raises(WebhookUnavailable, match="ConnectError"):
-        hook.send(package_of(LETTER))
-    hook.close()
-
-
-@given(decision_id=st.text(min_size=1, max_size=300))
-def test_a_letters_file_has_a_harmless_name(decision_id: str) -> None:
-    """Given any decision_id, when its file is named, then by harmless characters only, in bounds, and not as another decision's."""
-    name = file_name(decision_id, notice_id(decision_id, KIND))
-    assert len(name) <= 80
-    assert all(c.isascii() and (c.isalnum() or c in "-_") for c in name)
-    assert name != file_name(decision_id + "x", notice_id(decision_id + "x", KIND))
-
-
-def test_a_printed_letter_is_one_whole_file(tmp_path: Path) -> None:
-    """Given a hostile decision_id, when its letter is printed twice, then one whole file lies in the outbox, for its group only; without an address, in the folder by-hand."""
-    outbox = Outbox(tmp_path / "out")
-    package = package_of(LETTER, decision_id="../../etc/passwd\n")
-    for _ in range(2):
-        place = outbox.send(package)
-    assert [path.name for path in (tmp_path / "out").glob("*.html")] == [place]
-    assert (tmp_path / "out" / place).read_text("utf-8") == LETTER.html
-    assert os.stat(tmp_path / "out" / place).st_mode & 0o007 == 0  # noqa: PTH116 - its mode
-    assert outbox.send(package_of(LETTER, needs_address=True)).startswith("by-hand/")
-    assert not list(tmp_path.rglob("*.part"))
-
-
-def test_files_hold_subject_text_and_html(tmp_path: Path) -> None:
-    """Given the channel files, when a letter goes out, then its text with the subject and its HTML lie there."""
-    files = Files(tmp_path)
-    letter = letter_of(recommendations(1)[0])
-    name = files.send(package_of(letter))
-    assert (tmp_path / name).read_text("utf-8") == f"{letter.subject}\n\n{letter.text}"
-    assert (tmp_path / name.replace(".txt", ".html")).read_text("utf-8") == letter.html
-
-
-def test_a_folder_that_cannot_be_written_is_a_dependency_that_is_away(tmp_path: Path) -> None:
-    """Given a file where the outbox should be, when opened or written, then the error says that the disk is unavailable."""
-    (tmp_path / "taken").write_text("x")
-    with pytest.raises(DiskUnavailable, match="cannot be written"):
-        Outbox(tmp_path / "taken")
-    with pytest.raises(DiskUnavailable, match="cannot be written"):
-        write_whole(tmp_path / "gone" / "x.html", "x")
 
 
 @pytest.fixture(scope="session")
