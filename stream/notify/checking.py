@@ -46,7 +46,7 @@ def findings(settings: NotifySettings, *, offline: bool, answers: Path | None = 
         if check is not None:
             lines.append(f"{receiver} was not asked" if offline else check(settings))
     missing = [name for name in ("notify_lender_name", "notify_lender_contact") if not getattr(settings, name)]
-    lines += [f"COACH_{name.upper()} is not set, and `coach notify` will ask for it" for name in missing]
+    lines += [f"COACH_{name.upper()} is not set, and `coach notify` requires it" for name in missing]
     lines += [f"WARNING: {name} is not set: {why}" for name, why in missing_by_law(settings).items()]
     if answers is not None:
         lines += _findings_in(answers, settings, templates)

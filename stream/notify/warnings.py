@@ -15,8 +15,8 @@ log = logging.getLogger(__name__)
 
 # Both by US Regulation B, 12 CFR 1002.9: (a)(2) the creditor's name and address, (b)(1) the notice, in its words.
 REQUIRED_BY_LAW: Final = {
-    "notify_lender_address": "letters give no address of the lender; US Reg B, 12 CFR 1002.9(a)(2), asks for it",
-    "notify_lender_notice": "letters hold no ECOA notice; US Reg B, 12 CFR 1002.9(b)(1), asks for it and words it",
+    "notify_lender_address": "letters give no address of the lender; US Reg B, 12 CFR 1002.9(a)(2), requires it",
+    "notify_lender_notice": "letters hold no ECOA notice; US Reg B, 12 CFR 1002.9(b)(1), requires it and gives its words",
 }
 LOCALE: Final = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8}){0,3}")
 NO_LOCALE: Final = "other"  # a contact's locale that is none may hold anything, and is not repeated

@@ -125,7 +125,7 @@ class SqliteContacts(Contacts):
             return None
         try:
             if len(rows) > 1:
-                message = "the pseudonym stands twice in the table"
+                message = "the pseudonym occurs twice in the table"
                 raise ValueError(message)  # noqa: TRY301 - as the faults of a row
             return read_contact({name: _utf8(name, rows[0][name]) for name in COLUMNS if name in self._columns})
         except ValueError as wrong:
@@ -185,7 +185,7 @@ def _read_csv(path: Path) -> dict[str, Contact]:
                 message = f"{where}: {wrong}"
                 raise ValueError(message) from None
             if not row[KEY] or row[KEY] in known:
-                message = f"{where}: {KEY} is empty or stands there twice"
+                message = f"{where}: {KEY} is empty or occurs twice"
                 raise ValueError(message)
             known[row[KEY]] = contact
             if len(known) > ROWS_MAX:

@@ -57,7 +57,7 @@ def _conditional(node: nodes.Node) -> Iterator[tuple[int, str, str]]:
                 yield (
                     block.lineno,
                     block.name,
-                    f"stands within {inside}; it must stand in each letter, under no condition",
+                    f"is inside {inside}; every letter must have it, under no condition",
                 )
 
 

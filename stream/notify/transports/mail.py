@@ -188,7 +188,7 @@ class Mail:
         except (OSError, smtplib.SMTPException):
             self.close()
 
-    def _unavailable(self, error: BaseException, doing: str = "handing over") -> MailUnavailable:
+    def _unavailable(self, error: BaseException, doing: str = "sending") -> MailUnavailable:
         settings = self._settings
         why = type(error).__name__
         if self._was_cut or self._deadline.left_s <= 0:

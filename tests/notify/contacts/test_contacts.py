@@ -188,7 +188,7 @@ def test_a_changed_table_shows_at_once(tmp_path: Path) -> None:
     [
         ("", "line 1: there is no column subject_ref, channel"),
         ("subject_ref,address\n", "line 1: there is no column channel"),
-        (HEADING + PAT + PAT, "line 3: subject_ref is empty or stands there twice"),
+        (HEADING + PAT + PAT, "line 3: subject_ref is empty or occurs twice"),
         (HEADING + "s-1,email\n", "line 2: has another number of fields"),
         (HEADING + PAT.replace("email", "pigeon"), "line 2: channel must be one of"),
         (HEADING + PAT.replace("Pat Doe", "Pat\x00Doe"), "line 2|NUL"),
@@ -227,7 +227,7 @@ def test_a_pseudonym_that_stands_twice_is_refused(tmp_path: Path) -> None:
     """Given two rows of one pseudonym, when looked up, then neither is taken: which of the two would be chance."""
     row = tuple(PAT.strip().split(","))
     contacts = SqliteContacts(sqlite_file(tmp_path / "contacts.sqlite", row, row))
-    with pytest.raises(ContactRefused, match="stands twice"):
+    with pytest.raises(ContactRefused, match="occurs twice"):
         contacts.find("s-1")
 
 

@@ -73,7 +73,7 @@ def test_a_mandatory_block_that_says_nothing_is_refused(own: Path, part: str, bl
     path.write_text(text.replace(whole, empty if how == "emptied" else hidden), "utf-8")
     with pytest.raises(ConfigurationError, match=rf"{re.escape(str(path))}(:\d+)?: block {block} ") as raised:
         loaded(own)
-    assert "is empty" in str(raised.value) or "stands within if" in str(raised.value)
+    assert "is empty" in str(raised.value) or "is inside if" in str(raised.value)
 
 
 def test_a_mandatory_block_within_a_condition_is_refused(own: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_mandatory_block_within_a_condition_is_refused(own: Path) -> None:
     ):
         block = re.sub(r"({% block no_offer %}.*?{% endblock %})", rf"{before}\1{after}", text, flags=re.DOTALL)
         path.write_text(block, "utf-8")
-        with pytest.raises(ConfigurationError, match=r"block no_offer stands within (if|for)"):
+        with pytest.raises(ConfigurationError, match=r"block no_offer is inside (if|for)"):
             loaded(own)
 
 
