@@ -40,13 +40,13 @@ Example:
 @click.group(
     epilog=EXAMPLE, invoke_without_command=True, short_help="Send each declined applicant one letter, and record it."
 )
-@click.option("--start-at", help="earliest, latest, or an RFC 3339 time: where a group that never read begins.")
+@click.option("--start-at", help="earliest, latest, or an RFC 3339 time: where a new group begins.")
 @click.option("--kafka-brokers", help="host:port,host:port of the brokers to ask first.")
 @click.option("--log-level", help="DEBUG, INFO, WARNING or ERROR.")
 @click.option("--contacts", help="A .csv or SQLite file, or a URL with {subject_ref} in it.")
 @click.option("--templates", help="Folder with a folder of templates a locale.")
 @click.option("--outbox", help="Folder of print-ready letters.")
-@click.option("--state", help="SQLite file that indexes what was sent; one a notifier.")
+@click.option("--state", help="SQLite index of sent letters; one per notifier.")
 @click.option("--group", help="Consumer group; notifiers of one group share the partitions.")
 @click.option("--metrics-port", help="Port of /metrics and /health; 0: none.")
 @click.option("--print-config", is_flag=True, help="Print the notifier's settings, secrets masked, and exit.")
@@ -67,10 +67,9 @@ def notify(
 
     Reads `recommendations` in a group of its own and ignores replays. Letters go out by e-mail, to a webhook or to
     files where the contact says so and the applicant agreed to it; else they are printed: HTML files in the outbox.
-    A decline that the model did not make has no reasons here: it is counted, and the system that made it must tell.
+    A decline that the model did not make has no reasons here: it is counted, and the system that made it must write.
 
-    COACH_NOTIFY_LENDER_NAME and COACH_NOTIFY_LENDER_CONTACT are required: a letter names the creditor and says how to
-    reach it.
+    COACH_NOTIFY_LENDER_NAME and COACH_NOTIFY_LENDER_CONTACT are required: each letter states both.
 
     Every setting is an environment variable COACH_NOTIFY_* (--print-config lists them), beside those of the service
     for Kafka and topics. The log is one JSON object a line on standard error, without a name, an address or a value.
@@ -89,7 +88,7 @@ def notify(
     service = read_settings(None, start_at=start_at, kafka_brokers=kafka_brokers, log_level=log_level)
     check_runnable(settings, service)
     set_up_logging(service.log_level)
-    from stream.notify.run import run_notifier  # noqa: PLC0415 - the HTTP client and jinja take a while to import
+    from stream.notify.run import run_notifier  # noqa: PLC0415 - the HTTP client and jinja are slow to import
 
     run_notifier(settings, service)
 
@@ -121,10 +120,10 @@ def check(
     page: Path | None,
     as_json: bool,
 ) -> None:
-    """Load templates and contacts, ask the mail server for a sign of life, and print a sample letter. Sends nothing.
+    """Load templates and contacts, check that the mail server answers, and print a sample letter. Sends nothing.
 
-    COACH_NOTIFY_LENDER_NAME and COACH_NOTIFY_LENDER_CONTACT, which `coach notify` requires, may be missing here: they are
-    named in the findings, and stand in the sample letter by their names.
+    COACH_NOTIFY_LENDER_NAME and COACH_NOTIFY_LENDER_CONTACT, which `coach notify` requires, may be missing here: the findings
+    say so, and the sample letter holds their names instead.
 
     Exit codes: 0 all good; 2 a setting, template or contact file is wrong; 3 the mail server or look-up does not answer.
     """
@@ -132,14 +131,14 @@ def check(
 
     given = {"notify_contacts": contacts, "notify_templates": templates}
     settings = read_notify_settings(None, **{**named, **{name: value for name, value in given.items() if value}})
-    told = findings(settings, offline=offline, answers=answers)
+    lines = findings(settings, offline=offline, answers=answers)
     letter = sample(settings, locale or settings.notify_locale)
     if page is not None:
         page.write_text(letter.html, encoding="utf-8")
     if as_json:
-        click.echo(json.dumps({"findings": told, "subject": letter.subject, "text": letter.text}))
+        click.echo(json.dumps({"findings": lines, "subject": letter.subject, "text": letter.text}))
         return
-    for line in told:
+    for line in lines:
         click.echo(line, err=True)
     click.echo(f"Subject: {letter.subject}\n\n{letter.text}", nl=False)
 
@@ -168,35 +167,33 @@ def preview(
 ) -> None:
     """Write the letters that these answers would give, as HTML and text, to a made-up recipient. Sends nothing.
 
-    For who writes templates: change one, run it again, and open index.html in a browser. Settings that are not made yet
-    stand in the letters by their names. A folder that holds letters to applicants is refused, and `coach notify` refuses
+    To work on templates: change one, run this again, and open index.html in a browser. A setting that is not set yet
+    appears in the letters by its name. A folder that holds letters to applicants is refused, and `coach notify` refuses
     one that holds a preview.
 
     Exit codes: 0 done; 1 an answer makes no letter (the first 20 are named); 2 a setting, template or file is wrong.
     """
     from itertools import islice  # noqa: PLC0415 - beside its only use
 
-    from stream.notify.letters.preview import EXPECTED, previews  # noqa: PLC0415 - as above
+    from stream.notify.letters.preview import previews  # noqa: PLC0415 - as above
     from stream.notify.letters.preview_folder import PreviewFolder, Totals  # noqa: PLC0415 - as above
-    from stream.notify.notices.notice import KIND  # noqa: PLC0415 - as above
     from stream.notify.run import loaded_templates  # noqa: PLC0415 - as above
 
     given = {"notify_templates": templates, "notify_locale": locale}
     settings = read_notify_settings(None, **{**ctx.obj, **{name: value for name, value in given.items() if value}})
-    chosen = loaded_templates(settings).find(KIND, settings.notify_locale)
-    folder, totals = PreviewFolder(out, chosen.locale), Totals()
+    templates_read = loaded_templates(settings)
+    folder, totals = PreviewFolder(out), Totals()
     wrong: list[str] = []
-    for one in islice(counted(previews(source, settings, chosen, time.time_ns() // 1_000_000), "lines"), limit):
+    letters = previews(source, settings, templates_read, time.time_ns() // 1_000_000)
+    for one in islice(counted(letters, "lines"), limit):
         totals.add(one)
         if not one.is_wrong or totals.wrong <= FAULTS_SHOWN_MAX:
             folder.write(one)
         if one.is_wrong and len(wrong) < FAULTS_SHOWN_MAX:
             wrong.append(f"{one.decision_id}: {one.why}")
-    if totals.no_answers and totals.no_answers == totals.letters + totals.without:
-        message = f"--input {source}: none of its {totals.no_answers} lines is an answer; give {EXPECTED}"
-        raise ConfigurationError(message)
+    totals.check_answers(source)
     folder.finish()
-    _tell_previews(wrong, totals, index=out / "index.html", as_json=as_json)
+    _print_totals(wrong, totals, index=out / "index.html", as_json=as_json)
     ctx.exit(1 if wrong else 0)
 
 
@@ -205,7 +202,7 @@ def preview(
     "--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="A folder that is not there yet."
 )
 def templates(*, out: Path) -> None:
-    """Copy the shipped templates to a folder. Change them, look at them with preview, and name it as --templates.
+    """Copy the shipped templates to a folder. Change them there, preview them, and pass the folder as --templates.
 
     A locale is a folder: copy en/ to de/, translate the four files, and applicants whose locale is de or de-AT get them.
     """
@@ -221,15 +218,15 @@ def templates(*, out: Path) -> None:
     click.echo(f"{out}: {', '.join(sorted(path.name for path in out.iterdir() if path.is_dir()))}")
 
 
-def _tell_previews(wrong: list[str], totals: Totals, *, index: Path, as_json: bool) -> None:
+def _print_totals(wrong: list[str], totals: Totals, *, index: Path, as_json: bool) -> None:
     for line in wrong:
         click.echo(line, err=True)
     if totals.wrong > len(wrong):
         click.echo(f"... and {totals.wrong - len(wrong)} more that make no letter", err=True)
     if totals.unlabelled:
-        click.echo(totals.labels_told(), err=True)
+        click.echo(totals.unlabelled_summary(), err=True)
     if as_json:
-        told = {
+        counts = {
             "letters": totals.letters,
             "without": totals.without,
             "wrong": totals.wrong,
@@ -237,7 +234,7 @@ def _tell_previews(wrong: list[str], totals: Totals, *, index: Path, as_json: bo
             "unlabelled_features": totals.unlabelled,
             "index": str(index),
         }
-        click.echo(json.dumps(told))
+        click.echo(json.dumps(counts))
         return
     click.echo(
         f"{totals.letters} letters, {totals.without} answers without one, {totals.wrong} of them wrong; see {index}"

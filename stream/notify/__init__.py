@@ -1,1 +1,1 @@
-"""Recommendations -> letters: who is told, in which words, by which way, and the record of it."""
+"""Recommendations -> letters: who gets one, in which words, by which channel, and its record. Not here: the recommendation."""

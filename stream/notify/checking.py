@@ -1,4 +1,4 @@
-"""`coach notify check`: all that can be found out before the first letter goes out."""
+"""`coach notify check`: checks settings, templates and contacts before the first letter."""
 
 from __future__ import annotations
 
@@ -6,19 +6,16 @@ import time
 from pathlib import Path
 from typing import Final
 
-from stream.errors import ConfigurationError
 from stream.events import Action, Recommendation, RecommendedTier, TierName
 from stream.notify.contacts.contact_lookup import contacts_of
-from stream.notify.letters.preview import EXPECTED, RECIPIENT, filled, previews
+from stream.notify.letters.letter_writer import LetterWriter
+from stream.notify.letters.preview import RECIPIENT, previews, with_placeholders
 from stream.notify.letters.preview_folder import Totals
-from stream.notify.letters.templates import Letter, LetterTemplates
-from stream.notify.letters.view import creditor_of, view_of
-from stream.notify.notices.notice import KIND
+from stream.notify.letters.templates import Letter, Templates
 from stream.notify.run import loaded_templates
-from stream.notify.settings import NotifySettings
-from stream.notify.transports.kinds import channels_on
-from stream.notify.transports.mail import Mail
+from stream.notify.settings import CHANNELS, Channel, NotifySettings
 from stream.notify.transports.outbox import refuse_preview
+from stream.notify.transports.table import TRANSPORTS
 from stream.notify.warnings import missing_by_law
 from stream.times import rfc3339
 
@@ -26,64 +23,56 @@ DAY_MS: Final = 86_400_000
 
 
 def findings(settings: NotifySettings, *, offline: bool, answers: Path | None = None) -> list[str]:
-    """Say what was found, a line each; ask nobody outside this host when `offline`.
+    """Check everything, and return a line for each finding. `offline`: contact no other host.
 
-    `answers`: of `coach recommend`, to look for features without a label in their letters.
+    `answers`: JSONL of `coach recommend`, whose letters are searched for features without a label.
 
     Raises: ConfigurationError, ContactsUnavailable, MailUnavailable, DiskUnavailable.
     """
-    refuse_preview(settings.notify_outbox, "COACH_NOTIFY_OUTBOX")
-    if "files" in channels_on(settings):
-        refuse_preview(settings.notify_files, "COACH_NOTIFY_FILES")
+    channels: tuple[Channel, ...] = (*settings.channels, "print")
+    for folder in filter(None, (CHANNELS[channel].folder for channel in channels)):
+        refuse_preview(getattr(settings, folder), f"COACH_{folder.upper()}")
     templates = loaded_templates(settings)
-    told = [f"templates: {one.locale}, version {one.version[:16]}" for one in templates.of.values()]
+    lines = [f"templates: {one.locale}, version {one.version[:16]}" for one in templates.of.values()]
     is_remote = settings.notify_contacts.startswith(("http://", "https://"))
     contacts = contacts_of(settings)
     try:
-        told.append("the contact look-up was not asked" if is_remote and offline else contacts.check())
+        lines.append("the contact look-up was not asked" if is_remote and offline else contacts.check())
     finally:
         contacts.close()
-    told.append(f"channels: {', '.join((*channels_on(settings), 'print'))}")
-    if "email" in channels_on(settings):
-        told.append("the mail server was not asked" if offline else Mail(settings).check())
+    lines.append(f"channels: {', '.join(channels)}")
+    for channel in channels:
+        receiver, check = TRANSPORTS[channel].receiver, TRANSPORTS[channel].check
+        if check is not None:
+            lines.append(f"{receiver} was not asked" if offline else check(settings))
     missing = [name for name in ("notify_lender_name", "notify_lender_contact") if not getattr(settings, name)]
-    told += [f"COACH_{name.upper()} is not set, and `coach notify` will ask for it" for name in missing]
-    told += [f"WARNING: {name} is not set: {why}" for name, why in missing_by_law(settings).items()]
+    lines += [f"COACH_{name.upper()} is not set, and `coach notify` requires it" for name in missing]
+    lines += [f"WARNING: {name} is not set: {why}" for name, why in missing_by_law(settings).items()]
     if answers is not None:
-        told += _of_answers(answers, settings, templates.find(KIND, settings.notify_locale))
-    return told
+        lines += _findings_in(answers, settings, templates)
+    return lines
 
 
-def _of_answers(source: Path, settings: NotifySettings, templates: LetterTemplates) -> list[str]:
+def _findings_in(source: Path, settings: NotifySettings, templates: Templates) -> list[str]:
     totals = Totals()
     for one in previews(source, settings, templates, time.time_ns() // 1_000_000):
         totals.add(one)
-    if totals.no_answers and totals.no_answers == totals.letters + totals.without:
-        message = f"--input {source}: none of its {totals.no_answers} lines is an answer; give {EXPECTED}"
-        raise ConfigurationError(message)
-    told = [f"{source}: {totals.letters} letters, {totals.without} answers without one, {totals.wrong} of them wrong"]
+    totals.check_answers(source)
+    counts = f"{source}: {totals.letters} letters, {totals.without} answers without one, {totals.wrong} of them wrong"
     if totals.unlabelled:
-        return [*told, f"WARNING: {totals.labels_told()}"]
-    return [*told, "each feature that these letters name has a label"]
+        return [counts, f"WARNING: {totals.unlabelled_summary()}"]
+    return [counts, "each feature that these letters name has a label"]
 
 
 def sample(settings: NotifySettings, locale: str) -> Letter:
     """Write a letter to a made-up applicant with the lender's own settings. Raises: ConfigurationError."""
-    templates = loaded_templates(settings).find(KIND, locale)
+    writer = LetterWriter(with_placeholders(settings), templates=loaded_templates(settings))
     now_ms = time.time_ns() // 1_000_000
-    return templates.letter(
-        view_of(
-            sample_recommendation(now_ms),
-            creditor=creditor_of(filled(settings)),
-            recipient=RECIPIENT,
-            words=templates.words,
-            now_ms=now_ms,
-        )
-    )
+    return writer.letter(sample_recommendation(now_ms), RECIPIENT, locale, now_ms)
 
 
 def sample_recommendation(now_ms: int) -> Recommendation:
-    """A made-up answer with two ways to an approval, of which the second takes more and scores better."""
+    """A made-up answer with two tiers; the second takes more effort and scores better."""
 
     def action(feature: str, label: str, start: float, end: float, unit: str) -> Action:
         direction = "increase" if end > start else "decrease"

@@ -1,4 +1,4 @@
-"""The notifier's consumer: which partitions it owns, how far they are done, and proof that they are still its own."""
+"""The notifier's Kafka consumer: the partitions it owns, what may be committed, and proof of ownership before sending."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from stream.errors import ConfigurationError, KafkaUnavailable
-from stream.notify.commit_order import Progress
 from stream.runtime.kafka.inbound import Inbound
 
 log = logging.getLogger(__name__)
 
-POLL_INTERVAL_MAX_S: Final = 900.0  # for one letter's steps of SMTP, each of which may time out
-PROVEN_FOR: Final = 0.3  # share of the session after which ownership is proven anew: heartbeats may have missed by then
-# The broker's word that the group went on without us.
+POLL_INTERVAL_MAX_S: Final = 900.0  # one letter's SMTP steps, each of which may time out
+PROVEN_FOR: Final = 0.3  # share of the session timeout after which ownership is proven again
+# Errors of a commit that mean the group has rebalanced without this member.
 LOST: Final = frozenset(
     {
         KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.REBALANCE_IN_PROGRESS,
@@ -29,12 +28,37 @@ LOST: Final = frozenset(
 HEALS: Final = frozenset({KafkaError._PARTITION_EOF, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN})  # noqa: SLF001
 
 
-class NotOurs(Exception):
-    """The partition went to another notifier, or may have: nothing of it is sent; who owns it begins where we ended."""
+class PartitionLost(Exception):
+    """The partition was or may have been reassigned: its letters are not sent, and its next owner reads from the last commit."""
 
 
-class Reading:
-    """Reads one topic in a group, for one thread. `dropped` hears which partitions are no longer ours."""
+class OpenOffsets:
+    """The records of one partition that were read and are not settled: letters end in another order than they began."""
+
+    def __init__(self) -> None:
+        self._open: set[int] = set()
+        self._next: int | None = None
+
+    def read(self, offset: int) -> None:
+        """Note a record that was read."""
+        self._open.add(offset)
+        self._next = offset + 1 if self._next is None else max(self._next, offset + 1)
+
+    def settle(self, offset: int) -> None:
+        """Note that a record needs no more work."""
+        self._open.discard(offset)
+
+    def __contains__(self, offset: int) -> bool:
+        return offset in self._open
+
+    @property
+    def safe(self) -> int | None:
+        """The offset to commit: everything below it is settled. None before the first record."""
+        return min(self._open) if self._open else self._next
+
+
+class NotifierConsumer:
+    """Reads one topic in a consumer group, from one thread. `on_lost` gets the partitions that were revoked or lost."""
 
     def __init__(
         self,
@@ -43,14 +67,13 @@ class Reading:
         group: str,
         topic: str,
         session_timeout_s: float,
-        dropped: Callable[[set[int]], None],
+        on_lost: Callable[[set[int]], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Join the group; partitions come while `next` is called."""
         self.topic = topic
         self.newly_assigned = False
-        self.owned: dict[int, Progress] = {}
-        self._dropped = dropped
+        self.owned: dict[int, OpenOffsets] = {}
+        self._on_lost_partitions = on_lost
         self._clock = clock
         self._lease_s = session_timeout_s * PROVEN_FOR
         self._proven: dict[int, float] = {}
@@ -63,7 +86,7 @@ class Reading:
                 "group.id": group,
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
-                "auto.offset.reset": "error",  # the start was set before; anything else is for a person to decide
+                "auto.offset.reset": "error",  # `ensure_start_offsets` set the start; an operator decides about the rest
                 "partition.assignment.strategy": "cooperative-sticky",
                 "session.timeout.ms": int(session_timeout_s * 1000),
                 "heartbeat.interval.ms": max(100, int(session_timeout_s * 1000 / 4)),
@@ -73,71 +96,71 @@ class Reading:
         self._consumer.subscribe([topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
 
     def next(self, timeout_s: float) -> Inbound | None:
-        """Give the next record, if one comes in time.
+        """Return the next record, or None after `timeout_s`.
 
-        Raises: KafkaUnavailable, ConfigurationError for an error that will not pass by itself.
+        Raises: KafkaUnavailable; ConfigurationError where the group's offset is out of range.
         """
         if self._paused:
             self._consumer.resume(self._partitions(self.owned))
             self._paused = False
-        message = self._backlog.popleft() if self._backlog else self._polled(timeout_s)
+        message = self._backlog.popleft() if self._backlog else self._poll(timeout_s)
         return None if message is None else self._inbound(message)
 
     def keep_alive(self, timeout_s: float) -> None:
-        """Stay in the group without reading on; what comes all the same is kept for `next`."""
+        """Poll with all partitions paused; a record that arrives regardless is kept for `next`."""
         if not self._paused:
             self._consumer.pause(self._partitions(self.owned))
             self._paused = True
-        message = self._polled(timeout_s)
+        message = self._poll(timeout_s)
         if message is not None:
             self._backlog.append(message)
 
     def prove(self, partition: int) -> None:
-        """See to it that the partition is ours at this moment, by the broker's own word where the last one is old.
+        """Confirm ownership of the partition by a commit, unless a recent one did.
 
-        Raises: NotOurs, KafkaUnavailable.
+        Raises: PartitionLost, KafkaUnavailable.
         """
-        progress = self.owned.get(partition)
-        if progress is None:
-            raise NotOurs
+        offsets = self.owned.get(partition)
+        if offsets is None:
+            raise PartitionLost
         now_s = self._clock()
-        if now_s - self._proven.get(partition, -self._lease_s) < self._lease_s or progress.safe is None:
+        if now_s - self._proven.get(partition, -self._lease_s) < self._lease_s or offsets.safe is None:
             return
-        self._commit({partition: progress.safe})  # brokers take commits from a member of the present generation only
+        self._commit({partition: offsets.safe})  # the broker refuses commits of earlier generations
         self._proven[partition] = now_s
 
-    def is_ours(self, record: Inbound) -> bool:
-        """Whether a record that was read is still ours to deal with."""
-        return record.partition in self.owned and self.owned[record.partition].is_open(record.offset)
+    def is_open(self, record: Inbound) -> bool:
+        """Whether the partition is still owned and the record not settled."""
+        return record.partition in self.owned and record.offset in self.owned[record.partition]
 
     def settled(self, record: Inbound) -> None:
-        """A record needs no more."""
-        progress = self.owned.get(record.partition)
-        if progress is not None:
-            progress.done(record.offset)
+        """Mark a record as done."""
+        offsets = self.owned.get(record.partition)
+        if offsets is not None:
+            offsets.settle(record.offset)
 
     def commit(self) -> None:
-        """Commit what is settled and new.
+        """Commit what was settled since the last commit.
 
-        Raises: NotOurs, KafkaUnavailable.
+        Raises: PartitionLost, KafkaUnavailable.
         """
         new = {
-            number: progress.safe
-            for number, progress in self.owned.items()
-            if progress.safe is not None and progress.safe != self._committed.get(number)
+            number: offsets.safe
+            for number, offsets in self.owned.items()
+            if offsets.safe is not None and offsets.safe != self._committed.get(number)
         }
         if new:
             self._commit(new)
 
     def close(self) -> None:
-        """Commit what is settled, and leave the group."""
+        """Leave the group; the revocation commits what is settled."""
         self._consumer.close()
 
-    def _polled(self, timeout_s: float) -> Message | None:
+    def _poll(self, timeout_s: float) -> Message | None:
         try:
             message = self._consumer.poll(timeout_s)
         except KafkaException as error:
-            raise _judged(error.args[0], self.topic) from error
+            raise _error_of(error.args[0], self.topic) from error
         if message is None:
             return None
         fault = message.error()
@@ -145,14 +168,14 @@ class Reading:
             return message
         if fault.code() in HEALS or fault.retriable():
             return None
-        raise _judged(fault, self.topic)
+        raise _error_of(fault, self.topic)
 
     def _inbound(self, message: Message) -> Inbound | None:
         partition, offset = int(message.partition() or 0), int(message.offset() or 0)
-        progress = self.owned.get(partition)
-        if progress is None:
+        offsets = self.owned.get(partition)
+        if offsets is None:
             return None
-        progress.began(offset)
+        offsets.read(offset)
         _, timestamp = message.timestamp()
         return Inbound(
             key=_bytes(message.key()),
@@ -174,7 +197,7 @@ class Reading:
             failed = [error.args[0]]
         for fault in failed:
             if fault.code() in LOST:
-                raise NotOurs(fault.str())
+                raise PartitionLost(fault.str())
             message = f"offsets of {self.topic} cannot be committed: {fault.str()}"
             raise KafkaUnavailable(message)
         self._committed |= offsets
@@ -182,7 +205,7 @@ class Reading:
     def _on_assign(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._consumer.incremental_assign(partitions)
         for one in partitions:
-            self.owned[one.partition] = Progress()
+            self.owned[one.partition] = OpenOffsets()
         self.newly_assigned = self.newly_assigned or bool(partitions)
         if self._paused and partitions:
             self._consumer.pause(partitions)
@@ -191,11 +214,11 @@ class Reading:
     def _on_revoke(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         leaving = {one.partition for one in partitions} & self.owned.keys()
         safe = {number: self.owned[number].safe for number in leaving}
-        new = {number: at for number, at in safe.items() if at is not None and at != self._committed.get(number)}
+        new = {n: offset for n, offset in safe.items() if offset is not None and offset != self._committed.get(n)}
         if new:
             try:
                 self._commit(new)
-            except (NotOurs, KafkaUnavailable) as why:  # who comes next reads it again, and the index knows it
+            except (PartitionLost, KafkaUnavailable) as why:  # the next owner reads it again and skips it by the index
                 log.warning("notify.not_committed", extra={"why": str(why)})
         self._forget(leaving)
         self._consumer.incremental_unassign(partitions)
@@ -205,23 +228,23 @@ class Reading:
         self._forget({one.partition for one in partitions})
         self._consumer.incremental_unassign(partitions)
 
-    def _forget(self, leaving: set[int]) -> None:
-        for number in leaving:
+    def _forget(self, lost: set[int]) -> None:
+        for number in lost:
             self.owned.pop(number, None)
             self._proven.pop(number, None)
             self._committed.pop(number, None)
-        self._backlog = deque(one for one in self._backlog if one.partition() not in leaving)
-        self._dropped(leaving)
+        self._backlog = deque(one for one in self._backlog if one.partition() not in lost)
+        self._on_lost_partitions(lost)
 
     def _partitions(self, numbers: Mapping[int, object]) -> list[TopicPartition]:
         return [TopicPartition(self.topic, number) for number in numbers]
 
 
-def _judged(error: KafkaError, topic: str) -> Exception:
+def _error_of(error: KafkaError, topic: str) -> Exception:
     if error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - librdkafka's name
         return ConfigurationError(
-            f"the group's offset on {topic} lies outside of what the topic holds: recommendations were deleted before they "
-            "were read; set the group's offsets with kafka-consumer-groups, and find out who was not told"
+            f"the group's offset on {topic} is outside the topic's range: recommendations were deleted before they were read; "
+            "set the group's offsets with kafka-consumer-groups, and find out which applicants got no letter"
         )
     return KafkaUnavailable(f"reading {topic} failed: {error.str()}")
 

@@ -1,8 +1,8 @@
-"""One letter from its draft to its record: begun on the topic, handed over, recorded; each step after the one before.
+"""The steps of one letter, from its draft to its record.
 
-The order, for each letter: the notice `sending` is acknowledged by the brokers; the partition is proven to be ours; the
-transport takes the letter; the notice `sent` or `printed` is acknowledged. Only then its offset may be committed. So a
-crash can make a second letter only between the last two steps, and the notice of that second one says so.
+The order: the brokers acknowledge the notice `sending`; ownership of the partition is confirmed; the transport takes the
+letter; the brokers acknowledge the notice `sent` or `printed`; the offset may be committed. A crash can cause a second
+letter only between the third step and the fourth, and the notice of that second letter says so.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 
 from stream.errors import ConfigurationError, LetterRefused, PoisonError
 from stream.events import Recommendation
-from stream.notify.letters.letter_writer import Desk, Draft
+from stream.notify.letters.letter_writer import Draft, LetterWriter
 from stream.notify.notices.notice import notice
 from stream.notify.notices.notice_index import NoticeIndex
-from stream.notify.notices.record import Channel, Notice
-from stream.notify.transports.transport import Bounced, NotNow, Transport
+from stream.notify.notices.record import Notice
+from stream.notify.settings import CHANNELS, Channel
+from stream.notify.transports.transport import AddressRefused, TemporaryRefusal, Transport
 from stream.runtime.kafka.dead_letters import dead_letter, dead_letter_without_value
 from stream.runtime.kafka.delivery import Delivers, Output
 from stream.runtime.kafka.inbound import Inbound
@@ -27,12 +28,12 @@ from stream.wire.framing import Framing
 
 log = logging.getLogger(__name__)
 
-RECORD_ROOM_BYTES = 4_096  # of a notice, for what is not known before the letter was handed over
+RECORD_ROOM_BYTES = 4_096  # of a notice, for the fields that are known only after sending
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Job:
-    """One letter that is under way. Times are of the monotonic clock."""
+    """One letter in progress. Seconds are of the monotonic clock."""
 
     record: Inbound
     recommendation: Recommendation
@@ -40,24 +41,27 @@ class Job:
     first_tried_s: float
     due_s: float = 0.0
     attempts: int = 0
-    written_ms: int = 0  # the letter's date, Unix ms; 0 before the first try
-    begun: bool = False  # `sending` is on the topic
+    written_ms: int = 0  # the letter's date, Unix ms; 0 before the first attempt
+    begun: bool = False  # the notice `sending` is on the topic
     duplicate_possible: bool = False
     channel: Channel | None = None
-    outcome: Notice | None = None  # it went out; this is still to be recorded
-    wanted: str = ""  # the locale that it went out for
-    by_hand: bool = False  # it went out without an address
-    followers: list[Inbound] = field(default_factory=list)  # of the same decision, to be looked at after it
+    outcome: Notice | None = None  # sent; this notice is still to be recorded
+    wanted: str = ""  # the locale that the contact asked for
+    needs_address: bool = False  # printed without an address
+    followers: list[Inbound] = field(default_factory=list)  # later records of the same decision, taken after it
 
 
-class HandingOver:
-    """Takes jobs through the steps, for one thread."""
+class DeliverySteps:
+    """Takes jobs through the steps, on one thread.
+
+    `prove` raises when the partition is not owned; `now_ms` is the clock, in Unix milliseconds.
+    """
 
     def __init__(
         self,
         service: Settings,
         *,
-        desk: Desk,
+        letter_writer: LetterWriter,
         transports: Mapping[Channel, Transport],
         index: NoticeIndex,
         delivery: Delivers,
@@ -65,9 +69,8 @@ class HandingOver:
         prove: Callable[[int], None],
         now_ms: Callable[[], int],
     ) -> None:
-        """`prove` raises when a partition is not ours; `now_ms`: the clock, in Unix milliseconds."""
         self._service = service
-        self._desk = desk
+        self._letter_writer = letter_writer
         self._transports = transports
         self._index = index
         self._delivery = delivery
@@ -75,39 +78,39 @@ class HandingOver:
         self._prove = prove
         self._now_ms = now_ms
 
-    def hand_over(self, job: Job, retry: Retry) -> Notice:
-        """Bring a letter out, and record it; return its notice.
+    def deliver(self, job: Job, retry: Retry) -> Notice:
+        """Send a letter, record it, and return its notice. The job keeps its progress for the next attempt.
 
-        Raises: PoisonError, NotNow, DependencyError, NotOurs, Abandoned. The job remembers how far it came.
+        Raises: PoisonError, TemporaryRefusal, DependencyError, PartitionLost, Abandoned.
         """
         if job.outcome is None:
-            self._look_up(job)
-            draft = self._desk.draft(job.recommendation, job.written_ms)
-            job.channel = draft.way.channel
+            self._resume(job)
+            draft = self._letter_writer.draft(job.recommendation, job.written_ms)
+            job.channel = draft.route.channel
             self._check_size(job, draft)
             self._prove(job.record.partition)
             self._begin(job, draft, retry)
             self._prove(job.record.partition)
-            job.outcome = self._out(job, draft)
+            job.outcome = self._send(job, draft)
         self.record(job.outcome, retry)
         return job.outcome
 
     def record(self, one: Notice, retry: Retry) -> None:
-        """Write a notice, wait until the brokers have it, and take it into the index.
+        """Write a notice, wait for the brokers' acknowledgement, and add it to the index.
 
-        Raises: DependencyError, Abandoned; ConfigurationError where the topic refuses it for good.
+        Raises: DependencyError, Abandoned; ConfigurationError where the topic refuses it.
         """
         refused = self._delivery.deliver([self._output(one)], retry)
         if refused:
             message = (
-                f"the topic {self._service.topic_notices} refuses the notice of a letter that went out: {refused[0].reason}; "
-                "see to its max.message.bytes (coach topics apply), and start again"
+                f"the topic {self._service.topic_notices} refuses the notice of a letter that was sent: {refused[0].reason}; "
+                "raise its max.message.bytes (coach topics apply), and start again"
             )
             raise ConfigurationError(message)
         self._index.add([one])
 
     def bury(self, record: Inbound, error: PoisonError, *, attempts: int, failed: Notice | None, retry: Retry) -> None:
-        """Write a dead letter, and after it the notice that says so. Raises: as `record`."""
+        """Write a dead letter, then the notice `failed` if given. Raises: as `record`."""
         topic, now_ms, framing = self._service.topic_dlq, self._now_ms(), self._framing
         letter = dead_letter(record, error, topic=topic, attempts=attempts, now_ms=now_ms, framing=framing)
         refused = self._delivery.deliver([letter], retry)
@@ -122,8 +125,8 @@ class HandingOver:
         if failed is not None:
             self.record(failed, retry)
 
-    def _look_up(self, job: Job) -> None:
-        """Take up what an earlier try left: then this letter is of its date, so that two would be the same."""
+    def _resume(self, job: Job) -> None:
+        """Date the letter, by an earlier attempt of which no outcome is known, so that two letters would be equal."""
         if job.written_ms:
             return
         known = self._index.known(job.notice_id)
@@ -134,7 +137,7 @@ class HandingOver:
             job.written_ms = self._now_ms()
 
     def _begin(self, job: Job, draft: Draft, retry: Retry) -> None:
-        """Say on the topic that a letter is about to go; once a job."""
+        """Record `sending`, once a job."""
         if job.begun:
             return
         begun = notice(
@@ -142,51 +145,49 @@ class HandingOver:
             status="sending",
             now_ms=job.written_ms,
             rendered=draft.rendered,
-            way=draft.way,
+            route=draft.route,
             duplicate_possible=job.duplicate_possible,
         )
         self.record(begun, retry)
         job.begun = True
 
-    def _out(self, job: Job, draft: Draft) -> Notice:
-        """Hand a letter over, by post where its recipient's address is refused; write its notice."""
+    def _send(self, job: Job, draft: Draft) -> Notice:
+        """Send a letter, or print it where its address is refused; return its notice."""
         error = None
         try:
-            reply = self._sent(job, draft)
-        except Bounced as bounced:
-            why = "bounced" if draft.way.channel == "email" else "refused_by_receiver"
-            draft = self._desk.by_post(job.recommendation, draft, job.written_ms, why)
-            error = f"Bounced: {bounced}"
-            reply = self._sent(job, draft)
-        job.wanted, job.by_hand = draft.wanted, draft.package.by_hand
+            reply = self._attempt(job, draft)
+        except AddressRefused as refused:
+            why = CHANNELS[draft.route.channel].refused_why
+            draft = self._letter_writer.printed(job.recommendation, draft, job.written_ms, why)
+            error = f"Bounced: {refused}"
+            reply = self._attempt(job, draft)
+        job.wanted, job.needs_address = draft.wanted, draft.package.needs_address
         return notice(
             job.recommendation,
-            status="printed" if draft.way.channel == "print" else "sent",
+            status="printed" if draft.route.channel == "print" else "sent",
             now_ms=self._now_ms(),
             rendered=draft.rendered,
-            way=draft.way,
+            route=draft.route,
             attempts=job.attempts,
             reply=reply,
             duplicate_possible=job.duplicate_possible,
             error=error,
         )
 
-    def _sent(self, job: Job, draft: Draft) -> str:
+    def _attempt(self, job: Job, draft: Draft) -> str:
         job.attempts += 1
         try:
-            return self._transports[draft.way.channel].send(draft.package)
-        except NotNow as later:
+            return self._transports[draft.route.channel].send(draft.package)
+        except TemporaryRefusal as later:
             job.duplicate_possible = job.duplicate_possible or later.uncertain
             raise
 
     def _check_size(self, job: Job, draft: Draft) -> None:
-        """See before a letter goes out that its record fits the topic."""
-        whole = notice(job.recommendation, status="sent", now_ms=0, rendered=draft.rendered, way=draft.way)
+        """Refuse, before it is sent, a letter whose record would not fit the topic."""
+        whole = notice(job.recommendation, status="sent", now_ms=0, rendered=draft.rendered, route=draft.route)
         size = len(self._output(whole).value) + RECORD_ROOM_BYTES
         if size > self._service.recommendation_bytes_max:
-            message = (
-                f"the letter's record would take {size} bytes, more than COACH_RECOMMENDATION_BYTES_MAX lets through"
-            )
+            message = f"the letter's record would take {size} bytes, more than COACH_RECOMMENDATION_BYTES_MAX allows"
             raise LetterRefused(message)
 
     def _output(self, one: Notice) -> Output:

@@ -1,4 +1,4 @@
-"""HTTP exchanges with a deadline: a watchdog ends the connection of one that takes too long, whatever it waits for."""
+"""HTTP exchanges with a deadline: a watchdog shuts down the connection of one that takes too long."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ import httpx2
 from stream.notify.deadlines import Deadlines, Watchdog, end_connection
 
 
-class Http:
-    """A client whose connections stay open; it follows no redirects, so that tokens and letters stay where they belong."""
+class HttpClient:
+    """Keeps connections open; follows no redirects, which could carry tokens and letters elsewhere.
+
+    `timeout_s` bounds each whole exchange.
+    """
 
     def __init__(self, deadlines: Deadlines, *, timeout_s: float, headers: Mapping[str, str] | None = None) -> None:
-        """Connect to nothing yet. `timeout_s`: of each whole exchange."""
         self._deadlines = deadlines
         self._timeout_s = timeout_s
         self._client = httpx2.Client(timeout=timeout_s, headers=headers, follow_redirects=False)
-        self._connection: Any = None  # the network stream in use; a kept one is in use again
+        self._connection: Any = None  # the network stream of the present exchange; kept ones are reused
         self._is_late = False
 
     @contextmanager
     def exchange(
         self, method: str, url: str, *, content: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> Iterator[httpx2.Response]:
-        """Send a request; the body of the answer is read inside the block.
+        """Send a request; read the response's body inside the block.
 
         Raises: httpx2.HTTPError, whose text may hold the URL; a ConnectTimeout or ReadTimeout at the deadline.
         """
@@ -44,8 +46,8 @@ class Http:
                     headers=headers,
                     timeout=deadline.left_s,
                     extensions={"trace": self._trace},
-                ) as answer:
-                    yield answer
+                ) as response:
+                    yield response
             except httpx2.TransportError as error:
                 if self._is_late and not isinstance(error, httpx2.ConnectError | httpx2.TimeoutException):
                     message = "the whole exchange took too long"
@@ -53,11 +55,11 @@ class Http:
                 raise
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
         self._client.close()
 
     def _trace(self, event: str, info: Mapping[str, Any]) -> None:
-        """Remember the connection, as httpx's `trace` extension tells of it."""
+        """Keep the network stream that httpx's `trace` extension reports."""
         if event.endswith(("connect_tcp.complete", "start_tls.complete")):
             self._connection = info["return_value"]
 

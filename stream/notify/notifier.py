@@ -1,4 +1,4 @@
-"""What becomes of each recommendation: a letter, nothing, a report of a different answer, or a dead letter."""
+"""Decides what each recommendation gets: a letter, nothing, a report of a different answer, or a dead letter."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Final, cast
 
 from stream.errors import MalformedRecord, NoticeGivenUp, PoisonError, UnexpectedFault
 from stream.events import Recommendation
-from stream.notify.consumer import NotOurs
-from stream.notify.delivery_steps import HandingOver, Job
+from stream.notify.consumer import PartitionLost
+from stream.notify.delivery_steps import DeliverySteps, Job
 from stream.notify.notices.notice import KIND, answer_sha256, notice, notice_id
 from stream.notify.notices.notice_index import NoticeIndex
-from stream.notify.notices.record import Channel, Notice
-from stream.notify.settings import NotifySettings
-from stream.notify.transports.transport import NotNow
-from stream.notify.warnings import Languages
+from stream.notify.notices.record import Notice
+from stream.notify.settings import Channel, NotifySettings
+from stream.notify.transports.transport import TemporaryRefusal
+from stream.notify.warnings import LocaleFallbacks
 from stream.runtime.counters import Counters
 from stream.runtime.kafka.inbound import Inbound
 from stream.runtime.retry import Retry
@@ -27,19 +27,22 @@ from stream.wire.framing import Framing
 
 log = logging.getLogger(__name__)
 
-JITTER: Final = (0.5, 1.0)  # of a pause, so that what was refused together does not come back together
-NOT_OURS_PAUSE_S: Final = 0.5
-GIVE_UP_TWICE: Final = 2  # times the bound, where nothing at all went out by that channel meanwhile
+JITTER: Final = (0.5, 1.0)  # share of a pause: letters refused together are not retried together
+PARTITION_LOST_PAUSE_S: Final = 0.5
+GIVE_UP_TWICE: Final = 2  # factor of the bound while the channel sends no letter at all
 
 
 class Notifier:
-    """Works through recommendations one at a time; letters refused for the time being wait while others go on."""
+    """Takes recommendations one at a time; a letter that is refused temporarily waits while others are sent.
+
+    `settled` gets each record that is done; `retry` gives the retry of one record, by its partition.
+    """
 
     def __init__(  # noqa: PLR0913 - composed in one place, by name
         self,
         settings: NotifySettings,
         *,
-        handing_over: HandingOver,
+        delivery_steps: DeliverySteps,
         index: NoticeIndex,
         framing: Framing,
         counters: Counters,
@@ -49,33 +52,32 @@ class Notifier:
         clock: Callable[[], float] = time.monotonic,
         chance: random.Random | None = None,
     ) -> None:
-        """`retry` gives that of one record, by its partition; `settled` hears of what needs no more."""
         self._settings = settings
-        self._handing_over = handing_over
+        self._delivery_steps = delivery_steps
         self._index = index
         self._framing = framing
         self._counters = counters
-        self._languages = Languages(counters)
+        self._locale_fallbacks = LocaleFallbacks(counters)
         self._settled = settled
         self._retry = retry
         self._now_ms = now_ms
         self._clock = clock
-        self._chance = chance or random.Random()  # noqa: S311 - when to try again is no secret
+        self._chance = chance or random.Random()  # noqa: S311 - jitter needs no secret
         self._waiting: dict[str, Job] = {}
-        self._went_out_s: dict[Channel, float] = {}
+        self._last_sent_s: dict[Channel, float] = {}
         counters.follow("notices_waiting", lambda: len(self._waiting))
         counters.follow("notices_urgent", lambda: self._due_within(settings.notify_urgent_s))
         counters.follow("notices_overdue", lambda: self._due_within(0))
 
     @property
     def full(self) -> bool:
-        """Whether no more should be read for now."""
+        """Whether as many letters wait as may."""
         return len(self._waiting) >= self._settings.notify_waiting_max
 
     def take(self, record: Inbound) -> None:
-        """Deal with one record.
+        """Process one record.
 
-        Raises: DependencyError when retry ends, Abandoned at a stop; ConfigurationError, CorruptionError.
+        Raises: DependencyError when an outage lasts too long, Abandoned at a stop; ConfigurationError, CorruptionError.
         """
         self._counters.add("notify_read_total")
         try:
@@ -96,18 +98,18 @@ class Notifier:
         self._try(job)
 
     def take_due(self, stopping: Callable[[], bool] = lambda: False) -> float:
-        """Try again what is due, until a stop; return the seconds until the next is, at most 1. Raises: as `take`."""
+        """Retry the letters that are due, until a stop; return the seconds until the next is due, at most 1. Raises: as `take`."""
         now_s = self._clock()
         for job in [job for job in self._waiting.values() if job.due_s <= now_s]:
             if stopping():
                 return 0.0
-            if self._waiting.get(job.notice_id) is job:  # still ours
+            if self._waiting.get(job.notice_id) is job:  # not dropped meanwhile
                 self._try(job)
         left = [job.due_s - self._clock() for job in self._waiting.values()]
         return max(0.0, min([1.0, *left]))
 
     def drop(self, partitions: set[int]) -> None:
-        """Forget what waits of partitions that went to others: they will read it anew."""
+        """Forget the waiting letters of lost partitions: the new owner reads them again."""
         for one, job in list(self._waiting.items()):
             if job.record.partition in partitions:
                 del self._waiting[one]
@@ -115,34 +117,34 @@ class Notifier:
     def _try(self, job: Job) -> None:
         retry = self._retry(job.record.partition)
         try:
-            self._one_try(job, retry)
-        except NotOurs:  # or not yet again: a rebalance decides, and `drop` hears of it
-            job.due_s = self._clock() + NOT_OURS_PAUSE_S
+            self._attempt(job, retry)
+        except PartitionLost:  # or about to be: a rebalance decides, and calls `drop`
+            job.due_s = self._clock() + PARTITION_LOST_PAUSE_S
             self._waiting[job.notice_id] = job
             return
-        except NotNow as later:
-            self._later(job, later)
+        except TemporaryRefusal as refusal:
+            self._postpone(job, refusal)
             return
         except PoisonError as error:
             self._fail(job, error)
         except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as fault:
-            # Its text may hold a value, so only the places in the code are told.
+            # The error's text may hold a value, so only the places in the code are logged.
             where = traceback.format_tb(fault.__traceback__)
             log.error("notice.fault", extra={"decision_id": job.recommendation["decision_id"], "where": where})  # noqa: TRY400
             self._fail(job, UnexpectedFault(f"a fault of this software: {type(fault).__name__}"))
         self._finish(job)
 
-    def _one_try(self, job: Job, retry: Retry) -> None:
-        """Try until nothing that everything waits for is away."""
+    def _attempt(self, job: Job, retry: Retry) -> None:
+        """Attempt a letter until no dependency is down."""
 
         def once() -> None:
-            if not self._known(job, retry):
-                self._tell(job, self._handing_over.hand_over(job, retry))
+            if not self._is_answered(job, retry):
+                self._count(job, self._delivery_steps.deliver(job, retry))
 
         retry.outlast(once)
 
-    def _known(self, job: Job, retry: Retry) -> bool:
-        """Whether the decision has its letter, or may have another one; a different answer is reported, once."""
+    def _is_answered(self, job: Job, retry: Retry) -> bool:
+        """Whether the decision has, or may have, its letter already; a different answer is reported, once."""
         known = self._index.known(job.notice_id)
         answer = answer_sha256(job.recommendation)
         if known is None or not (known.done or (known.begun_ms is not None and known.answer != answer)):
@@ -153,7 +155,7 @@ class Notifier:
             self._skip_quietly(job, "different_answer_again")
         else:
             withheld = notice(job.recommendation, status="withheld_different_answer", now_ms=self._now_ms())
-            self._handing_over.record(withheld, retry)
+            self._delivery_steps.record(withheld, retry)
             self._counters.add("notices_withheld_total")
             log.warning(
                 "notice.withheld_different_answer",
@@ -165,20 +167,20 @@ class Notifier:
             )
         return True
 
-    def _tell(self, job: Job, done: Notice) -> None:
-        """Count a letter that went out, and log its line."""
+    def _count(self, job: Job, done: Notice) -> None:
+        """Count a sent letter, and log it."""
         late = self._is_due(job, 0)
         channel = cast("Channel", done["channel"])
-        self._went_out_s[channel] = self._clock()
+        self._last_sent_s[channel] = self._clock()
         self._counters.add("notices_total", channel=channel, why=done["channel_why"])
         self._counters.observe("notice_duration_seconds", max(0.0, self._now_ms() - job.record.first_seen_ms) / 1000)
         if done["duplicate_possible"]:
             self._counters.add("notices_duplicate_possible_total")
         if late:
             self._counters.add("notices_late_total")
-        if job.by_hand:
+        if job.needs_address:
             self._counters.add("notices_by_hand_total")
-        self._languages.went_out(wanted=job.wanted, taken=done["locale"] or "")
+        self._locale_fallbacks.record(wanted=job.wanted, taken=done["locale"] or "")
         log.log(
             logging.WARNING if late else logging.INFO,
             "notice.late" if late else "notice.sent",
@@ -191,15 +193,15 @@ class Notifier:
             },
         )  # fmt: skip
 
-    def _later(self, job: Job, later: NotNow) -> None:
+    def _postpone(self, job: Job, refusal: TemporaryRefusal) -> None:
         settings, now_s = self._settings, self._clock()
         waited_s = now_s - job.first_tried_s
         channel = cast("Channel", job.channel)
         self._counters.add("notify_retries_total", channel=channel)
-        others_went_out = self._went_out_s.get(channel, -1.0) >= job.first_tried_s
-        if waited_s >= settings.notify_give_up_s * (1 if others_went_out else GIVE_UP_TWICE):
-            told = f"the letter was refused {job.attempts} times in {waited_s:.0f} s, the last time with: {later}"
-            self._fail(job, NoticeGivenUp(told))
+        others_sent = self._last_sent_s.get(channel, -1.0) >= job.first_tried_s
+        if waited_s >= settings.notify_give_up_s * (1 if others_sent else GIVE_UP_TWICE):
+            message = f"the letter was refused {job.attempts} times in {waited_s:.0f} s, the last time with: {refusal}"
+            self._fail(job, NoticeGivenUp(message))
             self._finish(job)
             return
         doubled = min(settings.notify_retry_first_s * 2 ** min(job.attempts - 1, 30), settings.notify_retry_max_s)
@@ -211,7 +213,7 @@ class Notifier:
                 "decision_id": job.recommendation["decision_id"],
                 "channel": channel,
                 "attempts": job.attempts,
-                "why": str(later),
+                "why": str(refusal),
                 "overdue": self._is_due(job, 0),
             },
         )
@@ -228,7 +230,7 @@ class Notifier:
         self._bury(job.record, error, failed, attempts=max(1, job.attempts), decision_id=failed["decision_id"])
 
     def _finish(self, job: Job) -> None:
-        """Let go of a job, and look at what came of the same decision meanwhile."""
+        """End a job, and take the records of the same decision that arrived meanwhile."""
         self._waiting.pop(job.notice_id, None)
         self._settled(job.record)
         for follower in job.followers:
@@ -244,7 +246,7 @@ class Notifier:
         decision_id: str | None = None,
     ) -> None:
         retry = self._retry(record.partition)
-        retry.outlast(lambda: self._handing_over.bury(record, error, attempts=attempts, failed=failed, retry=retry))
+        retry.outlast(lambda: self._delivery_steps.bury(record, error, attempts=attempts, failed=failed, retry=retry))
         self._counters.add("notices_dead_total", reason=error.reason)
         where = {"partition": record.partition, "offset": record.offset}
         log.warning(
@@ -258,7 +260,7 @@ class Notifier:
         if value is None:
             message = "the record has no value"
             raise MalformedRecord(message)
-        # A schema registry may have to be asked.
+        # This may ask the schema registry.
         name, found = retry.outlast(lambda: self._framing.decode(value, topic=record.topic))
         if name != "Recommendation":
             message = f"the record is of the kind {name}; expected Recommendation"

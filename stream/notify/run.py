@@ -1,4 +1,4 @@
-"""Composes the notifier from its settings, and runs it until it is told to stop or cannot go on."""
+"""Composes the notifier from its settings and runs it until a stop or an outage that lasts too long."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from types import FrameType
 from typing import Final
 
 from stream.errors import ConfigurationError, DependencyError, KafkaUnavailable
-from stream.notify.consumer import NotOurs, Reading
-from stream.notify.contacts.contact import Contacts
+from stream.notify.consumer import NotifierConsumer, PartitionLost
 from stream.notify.contacts.contact_lookup import contacts_of
 from stream.notify.deadlines import Deadlines
-from stream.notify.delivery_steps import HandingOver
-from stream.notify.letters.letter_writer import Desk
+from stream.notify.delivery_steps import DeliverySteps
+from stream.notify.letters.letter_writer import LetterWriter
 from stream.notify.letters.template_trial import check_by_trial
 from stream.notify.letters.templates import Templates, read_templates
 from stream.notify.metrics import METERS
@@ -24,8 +23,8 @@ from stream.notify.notices.notice_index import NoticeIndex
 from stream.notify.notices.notice_reader import NoticeReader, cluster_topic
 from stream.notify.notifier import Notifier
 from stream.notify.settings import NotifySettings, check_runnable
-from stream.notify.transports.kinds import transports_of
-from stream.notify.warnings import tell_by_hand, warn_of_missing
+from stream.notify.transports.table import open_transports
+from stream.notify.warnings import warn_of_missing, warn_of_missing_addresses
 from stream.runtime.connections import framing_of, kafka_properties, once_registry_answers
 from stream.runtime.counters import Counters
 from stream.runtime.health import Vitals, served
@@ -45,27 +44,29 @@ STALLED_AFTER_S: Final = 600.0  # one letter's steps, each of which may time out
 
 
 def run_notifier(settings: NotifySettings, service: Settings) -> None:
-    """Run one notifier until SIGTERM or SIGINT.
+    """Run one notifier until SIGTERM or SIGINT. No unfinished letter is committed.
 
-    Raises: ConfigurationError, DependencyError when something cannot be reached (at the start, or for longer than the
-    outage bound). Nothing unfinished is committed.
+    Raises: ConfigurationError; DependencyError when Kafka or a receiver is unreachable at the start, or later for longer
+    than COACH_OUTAGE_MAX_S.
     """
     with ExitStack() as cleanup:
         NotifierProcess(settings, service, cleanup).run()
 
 
 def loaded_templates(settings: NotifySettings) -> Templates:
-    """Read, judge and try all templates. Raises: ConfigurationError."""
+    """Read and check all templates. Raises: ConfigurationError."""
     templates = read_templates(settings.notify_templates, settings.notify_locale)
     check_by_trial(templates)
     return templates
 
 
 class NotifierProcess:
-    """The parts of one notifier, and how they start and end together."""
+    """The parts of one notifier; `cleanup` closes them in reverse order.
+
+    Raises: ConfigurationError, DiskUnavailable.
+    """
 
     def __init__(self, settings: NotifySettings, service: Settings, cleanup: ExitStack) -> None:
-        """Make whatever needs no Kafka. Raises: ConfigurationError, DiskUnavailable."""
         check_runnable(settings, service)
         self._settings = settings
         self._service = service
@@ -73,25 +74,26 @@ class NotifierProcess:
         self._properties = kafka_properties(service)
         self._templates = loaded_templates(settings)
         self._deadlines = Deadlines()
-        self._contacts: Contacts = contacts_of(settings, self._deadlines)
+        self._contacts = contacts_of(settings, self._deadlines)
         cleanup.callback(self._contacts.close)
-        self._transports = transports_of(settings, self._deadlines)
+        self._transports = open_transports(settings, self._deadlines)
         for transport in self._transports.values():
             cleanup.callback(transport.close)
         self._counters = Counters(METERS, part="notify")
         self._vitals = Vitals()
         self._stop = False
         self._caught_up = False
-        self._waiting_out = ""
+        self._outage = ""
 
     def run(self) -> None:
         """See `run_notifier`."""
         service, settings = self._service, self._settings
         wait_s = max(service.start_wait_s, WAIT_MIN_S)
         partitions = self._partitions(wait_s)
-        identity = cluster_topic(self._properties, service.topic_notices, wait_s)
-        index = NoticeIndex(settings.notify_state, topic=identity)
-        self._cleanup.callback(index.close)
+        self._index = NoticeIndex(
+            settings.notify_state, topic=cluster_topic(self._properties, service.topic_notices, wait_s)
+        )
+        self._cleanup.callback(self._index.close)
         ensure_start_offsets(
             self._properties,
             group=settings.notify_group,
@@ -108,159 +110,158 @@ class NotifierProcess:
             ),
             service,
         )
-        reader = NoticeReader(self._properties, topic=service.topic_notices, framing=framing, index=index)
-        reading = Reading(
+        self._reader = NoticeReader(self._properties, topic=service.topic_notices, framing=framing, index=self._index)
+        self._consumer = NotifierConsumer(
             self._properties,
             group=settings.notify_group,
             topic=service.topic_recommendations,
             session_timeout_s=service.session_timeout_s,
-            dropped=lambda gone: notifier.drop(gone),  # noqa: PLW0108 - the notifier needs the reading, and comes after it
+            on_lost=lambda lost: self._notifier.drop(lost),  # noqa: PLW0108 - the notifier is made after its consumer
         )
-        desk = Desk(settings, contacts=self._contacts, templates=self._templates)
-        handing_over = HandingOver(
+        delivery_steps = DeliverySteps(
             service,
-            desk=desk,
+            letter_writer=LetterWriter(settings, contacts=self._contacts, templates=self._templates),
             transports=self._transports,
-            index=index,
+            index=self._index,
             delivery=KafkaDelivery(self._properties, delivery_timeout_s=service.delivery_timeout_s),
             framing=framing,
-            prove=reading.prove,
+            prove=self._consumer.prove,
             now_ms=_now_ms,
         )
-        notifier = Notifier(
+        self._notifier = Notifier(
             settings,
-            handing_over=handing_over,
-            index=index,
+            delivery_steps=delivery_steps,
+            index=self._index,
             framing=framing,
             counters=self._counters,
-            settled=reading.settled,
-            retry=lambda partition: self._retry(reading, partition),
+            settled=self._consumer.settled,
+            retry=self._retry,
         )
-        self._serve(reading, reader, notifier, index)
+        self._serve()
 
-    def _serve(self, reading: Reading, reader: NoticeReader, notifier: Notifier, index: NoticeIndex) -> None:
+    def _serve(self) -> None:
         log.info("notify.starting", extra={"software_version": SOFTWARE_VERSION, "locales": self._templates.locales})
         warn_of_missing(self._settings)
         health = served(
             self._settings.notify_metrics_port,
             counters=self._counters,
             vitals=self._vitals,
-            not_ready=lambda: self._not_ready(reading),
+            not_ready=self._not_ready,
             setting="COACH_NOTIFY_METRICS_PORT",
         )
         group, topic = self._settings.notify_group, self._service.topic_recommendations
         with self._signals(), health, LagWatch(kafka_properties(self._service), group=group, topic=topic) as lag:
             self._counters.follow("consumer_lag_records", lag.by_partition)
             try:
-                self._loop(reading, reader, notifier, index)
+                self._loop()
             finally:
-                reading.close()
-                tell_by_hand(self._settings.notify_outbox)
+                self._consumer.close()
+                warn_of_missing_addresses(self._settings.notify_outbox)
                 log.info("notify.stopped", extra=self._counters.read())
 
-    def _loop(self, reading: Reading, reader: NoticeReader, notifier: Notifier, index: NoticeIndex) -> None:
-        committed_s = told_s = time.monotonic()
+    def _loop(self) -> None:
+        committed_s = logged_s = time.monotonic()
         while not self._stop:
-            self._vitals.expect("the notifier's loop", within_s=STALLED_AFTER_S)
+            self._expect_progress()
             try:
-                wait_s = min(POLL_S, notifier.take_due(lambda: self._stop))
+                wait_s = min(POLL_S, self._notifier.take_due(lambda: self._stop))
                 if self._deadlines.is_stopping:
                     break
-                if notifier.full:
-                    reading.keep_alive(wait_s)
+                if self._notifier.full:
+                    self._consumer.keep_alive(wait_s)
                 else:
-                    self._one(reading, reader, notifier, index, wait_s)
-            except Abandoned:  # a stop, or the partition went away: it is read again by who has it
+                    self._take_one(wait_s)
+            except Abandoned:  # a stop, or the partition was reassigned: its next owner reads the record again
                 log.info("notice.abandoned")
             now_s = time.monotonic()
             if now_s - committed_s >= self._service.commit_interval_s:
                 committed_s = now_s
-                self._commit(reading)
-            if self._service.log_totals_every_s and now_s - told_s >= self._service.log_totals_every_s:
-                told_s = now_s
+                self._commit()
+            if self._service.log_totals_every_s and now_s - logged_s >= self._service.log_totals_every_s:
+                logged_s = now_s
                 log.info("notify.totals", extra=self._counters.read())
-                tell_by_hand(self._settings.notify_outbox)
-        self._commit(reading)
+                warn_of_missing_addresses(self._settings.notify_outbox)
+        self._commit()
 
-    def _one(
-        self, reading: Reading, reader: NoticeReader, notifier: Notifier, index: NoticeIndex, wait_s: float
-    ) -> None:
-        """Take one record, after the index knows all that was sent before its partition came to us."""
-        record = reading.next(wait_s)
-        while reading.newly_assigned:
-            reading.newly_assigned = False
+    def _take_one(self, wait_s: float) -> None:
+        """Take one record. After an assignment the index is first brought up to the end of the notices topic."""
+        record = self._consumer.next(wait_s)
+        while self._consumer.newly_assigned:
+            self._consumer.newly_assigned = False
             self._caught_up = False
-            self._catch_up(reading, reader)
-            self._counters.set("notices_known", index.count)
+            count = self._retry(None).outlast(lambda: self._reader.catch_up(self._stay_in_group))
+            log.info("notify.notices_read", extra={"count": count})
+            self._counters.set("notices_known", self._index.count)
             self._caught_up = True
-            log.info("notify.caught_up", extra={"partitions": sorted(reading.owned), "known": index.count})
-        if record is not None and reading.is_ours(record):
-            notifier.take(record)
+            log.info("notify.caught_up", extra={"partitions": sorted(self._consumer.owned), "known": self._index.count})
+        if record is not None and self._consumer.is_open(record):
+            self._notifier.take(record)
 
-    def _catch_up(self, reading: Reading, reader: NoticeReader) -> None:
-        count = self._retry(reading, None).outlast(lambda: reader.catch_up(lambda: self._alive(reading)))
-        log.info("notify.notices_read", extra={"count": count})
-
-    def _alive(self, reading: Reading) -> None:
-        """Between the pieces of a long reading: stay in the group, and notice a stop. Raises: Abandoned."""
-        self._vitals.expect("the notifier's loop", within_s=STALLED_AFTER_S)
-        reading.keep_alive(0)
+    def _stay_in_group(self) -> None:
+        """Poll between the batches of a long read. Raises: Abandoned at a stop."""
+        self._expect_progress()
+        self._consumer.keep_alive(0)
         if self._stop:
             raise Abandoned
 
-    def _commit(self, reading: Reading) -> None:
+    def _expect_progress(self) -> None:
+        self._vitals.expect("the notifier's loop", within_s=STALLED_AFTER_S)
+
+    def _commit(self) -> None:
         try:
-            reading.commit()
-        except NotOurs:  # the next poll brings the news
+            self._consumer.commit()
+        except PartitionLost:  # the next poll runs the rebalance callbacks
             pass
-        except KafkaUnavailable as away:  # tried again in a moment; sending needs proof, and so waits
+        except KafkaUnavailable as away:  # the next commit may succeed; until then `prove` blocks sending
             log.warning("notify.not_committed", extra={"why": str(away)})
 
-    def _retry(self, reading: Reading, partition: int | None) -> Retry:
-        """The waiting for one record: it goes on polling, and ends when the partition is no longer ours."""
+    def _retry(self, partition: int | None) -> Retry:
+        """The retry of one record: it keeps polling, and ends when the partition is lost."""
 
-        def told(error: DependencyError, waited_s: float) -> None:
+        def on_wait(error: DependencyError, waited_s: float) -> None:
             self._counters.add("notify_outage_pauses_total")
-            self._waiting_out = str(error)
+            self._outage = str(error)
             log.warning("notify.outage", extra={"why": str(error), "kind": type(error).__name__, "waited_s": waited_s})
 
         def sleep(seconds: float) -> None:
-            self._vitals.expect("the notifier's loop", within_s=STALLED_AFTER_S)
+            self._expect_progress()
             began_s = time.monotonic()
-            reading.keep_alive(seconds)
+            self._consumer.keep_alive(seconds)
             time.sleep(max(0.0, seconds - (time.monotonic() - began_s)))
 
-        self._waiting_out = ""
+        self._outage = ""
         return Retry(
             total_s=self._service.outage_max_s,
             pause_max_s=self._service.retry_delay_max_s,
-            abandoned=lambda: self._deadlines.is_over or (partition is not None and partition not in reading.owned),
-            on_wait=told,
+            abandoned=lambda: (
+                self._deadlines.is_over or (partition is not None and partition not in self._consumer.owned)
+            ),
+            on_wait=on_wait,
             sleep=sleep,
         )
 
-    def _not_ready(self, reading: Reading) -> list[str]:
-        why = [] if reading.owned else ["no partition is assigned"]
+    def _not_ready(self) -> list[str]:
+        why = [] if self._consumer.owned else ["no partition is assigned"]
         if not self._caught_up:
             why.append("what was sent is still being read")
-        return [*why, *([self._waiting_out] if self._waiting_out else [])]
+        return [*why, *([self._outage] if self._outage else [])]
 
     def _partitions(self, wait_s: float) -> int:
         topic = self._service.topic_recommendations
-        found = TopicKeeper(self._properties, timeout_s=wait_s).partitions().get(topic)
-        if found is None:
+        count = TopicKeeper(self._properties, timeout_s=wait_s).partitions().get(topic)
+        if count is None:
             message = f"there is no topic {topic}; create it with `coach topics apply`"
             raise ConfigurationError(message)
-        return found
+        return count
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Stop in good order at SIGTERM and SIGINT."""
+        """Stop in order at SIGTERM and SIGINT."""
 
         def stop(number: int, _frame: FrameType | None) -> None:
             log.info("notify.stopping", extra={"signal": number})
             self._stop = True
-            self._deadlines.stop_in(self._service.drain_s)  # what went out is recorded before a stop
+            self._deadlines.stop_in(self._service.drain_s)  # time to record the letter that was just sent
 
         before = {one: signal.signal(one, stop) for one in (signal.SIGTERM, signal.SIGINT)}
         try:

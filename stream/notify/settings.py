@@ -1,4 +1,4 @@
-"""The notifier's own settings, `COACH_NOTIFY_*`: who the lender is, where contacts are, how letters go out."""
+"""The notifier's settings, `COACH_NOTIFY_*`: the lender, the contacts, and the channels of letters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Annotated, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from stream.notify.notices.record import ELECTRONIC, Channel
 from stream.runtime.settings import Settings, topic_name
 from stream.runtime.settings_reader import About, read_settings_class, refuse
 
@@ -18,15 +17,44 @@ PART: Final = "NOTIFY_"
 SUBJECT_REF: Final = "{subject_ref}"  # where a look-up's URL takes the pseudonym
 
 SmtpSecurity: TypeAlias = Literal["starttls", "tls", "none"]
+Channel: TypeAlias = Literal["email", "webhook", "files", "print"]  # the symbols of Channel in schemas/notice.avsc
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelRules:
+    """What one channel depends on.
+
+    `switch`: the setting that turns it on, none where it is always on; `requires`: the setting that one then needs.
+    `folder`: the setting that names the folder it writes to. `refused_why`: the reason that the notice gives when the
+    recipient's address is refused and the letter is printed.
+    """
+
+    is_electronic: bool = True
+    switch: str = ""
+    requires: str = ""
+    folder: str = ""
+    needs_address: bool = False
+    refused_why: str = "refused_by_receiver"
+
+
+CHANNELS: Final[Mapping[Channel, ChannelRules]] = {
+    "email": ChannelRules(
+        switch="notify_smtp_host", requires="notify_smtp_from", needs_address=True, refused_why="bounced"
+    ),
+    "webhook": ChannelRules(switch="notify_webhook_url", requires="notify_webhook_secret"),
+    "files": ChannelRules(folder="notify_files"),
+    "print": ChannelRules(is_electronic=False, folder="notify_outbox"),
+}
 
 
 def electronic_channels(text: str) -> tuple[Channel, ...]:
     """Read a list such as `email,files`. Raises: ValueError."""
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    if not set(words) <= set(ELECTRONIC):
-        message = f"must be some of {', '.join(ELECTRONIC)}, with commas between them"
+    electronic = tuple(channel for channel, rules in CHANNELS.items() if rules.is_electronic)
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not set(names) <= set(electronic):
+        message = f"must be some of {', '.join(electronic)}, with commas between them"
         raise ValueError(message)
-    return tuple(channel for channel in ELECTRONIC if channel in words)
+    return tuple(channel for channel in electronic if channel in names)
 
 
 def _channels(text: str) -> None:
@@ -56,14 +84,14 @@ def _contacts(text: str) -> None:
 
 
 def one_line(text: str) -> None:
-    """Refuse what would break a header or a heading. Raises: ValueError."""
+    """Refuse text that would break a header or heading. Raises: ValueError."""
     if not text.isprintable():
         message = "must be one line of printable characters"
         raise ValueError(message)
 
 
 def email_address(text: str) -> None:
-    """Refuse what is no e-mail address. Raises: ValueError."""
+    """Refuse text that is not an e-mail address. Raises: ValueError."""
     message = "must be an e-mail address such as letters@lender.example"
     try:
         parsed = Address(addr_spec=text)
@@ -91,7 +119,7 @@ def _folder(text: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotifySettings:
-    """All that the notifier can be told beyond the service's settings. Times end in their unit."""
+    """Settings of the notifier beside those of the service."""
 
     notify_group: Annotated[str, About("consumer group of the notifiers", check=topic_name)] = "coach-notify"
     notify_state: Annotated[
@@ -173,11 +201,17 @@ class NotifySettings:
     ] = 86_400.0
     notify_metrics_port: Annotated[int, About("port of /metrics and /health; 0: none", low=0, high=65_535)] = 0
 
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """The electronic channels that are on and set up."""
+        listed = electronic_channels(self.notify_channels)
+        return tuple(one for one in listed if not CHANNELS[one].switch or getattr(self, CHANNELS[one].switch))
+
 
 def read_notify_settings(environment: Mapping[str, str] | None = None, **flags: object) -> NotifySettings:
     """Read the notifier's settings, as `read_settings_class` does.
 
-    Raises: ConfigurationError that names every wrong setting, what is wrong, and what it takes.
+    Raises: ConfigurationError that names every wrong setting and the accepted values.
     """
     settings, wrong = read_settings_class(NotifySettings, environment, flags, part=PART)
     refuse([*wrong, *_contradictions(settings)])
@@ -185,7 +219,7 @@ def read_notify_settings(environment: Mapping[str, str] | None = None, **flags: 
 
 
 def check_runnable(settings: NotifySettings, service: Settings) -> None:
-    """Check what is needed for letters to go out, and not for a look at them.
+    """Check what sending letters needs and previewing them does not.
 
     Raises: ConfigurationError.
     """
@@ -202,18 +236,18 @@ def check_runnable(settings: NotifySettings, service: Settings) -> None:
 
 
 def _contradictions(settings: NotifySettings) -> list[str]:
-    wrong = []
-    asked = electronic_channels(settings.notify_channels)
-    if "email" in asked and settings.notify_smtp_host and not settings.notify_smtp_from:
-        wrong.append("COACH_NOTIFY_SMTP_FROM: must be set for COACH_NOTIFY_SMTP_HOST")
+    rules = [CHANNELS[channel] for channel in settings.channels]
+    wrong = [
+        f"COACH_{one.requires.upper()}: must be set for COACH_{one.switch.upper()}"
+        for one in rules
+        if one.requires and not getattr(settings, one.requires)
+    ]
     if bool(settings.notify_smtp_username) != bool(settings.notify_smtp_password):
         wrong.append("COACH_NOTIFY_SMTP_USERNAME and COACH_NOTIFY_SMTP_PASSWORD: set both or neither")
     if settings.notify_smtp_username and settings.notify_smtp_security == "none":
         wrong.append("COACH_NOTIFY_SMTP_SECURITY=none: would send the password in the clear; take starttls or tls")
     if settings.notify_smtp_ca_file and not Path(settings.notify_smtp_ca_file).is_file():
         wrong.append("COACH_NOTIFY_SMTP_CA_FILE: is not a file that can be read")
-    if "webhook" in asked and settings.notify_webhook_url and not settings.notify_webhook_secret:
-        wrong.append("COACH_NOTIFY_WEBHOOK_SECRET: must be set for COACH_NOTIFY_WEBHOOK_URL")
     if settings.notify_retry_first_s > settings.notify_retry_max_s:
         wrong.append("COACH_NOTIFY_RETRY_FIRST_S: must not be longer than COACH_NOTIFY_RETRY_MAX_S")
     return wrong

@@ -9,8 +9,6 @@ from typing import get_args
 import pytest
 
 from stream.events import TIERS, TierName
-from stream.notify.notices.record import ELECTRONIC, PRINT, Channel
-from stream.notify.transports.kinds import TRANSPORTS
 from stream.runtime.kafka.topics import topic_specs
 from stream.runtime.settings import Settings
 
@@ -36,12 +34,6 @@ def test_each_kind_is_added_in_few_steps(kind: str, steps_max: int) -> None:
     assert 0 < len(steps) <= steps_max
     for path in re.findall(r"`((?:stream|schemas|docs)/[\w/.]*)`", section):
         assert (REPOSITORY / path).exists(), path
-
-
-def test_every_channel_has_its_transport_and_its_symbol() -> None:
-    """Given the channels, then each has a record among the transports and a symbol in the schema, and print alone is not electronic."""
-    assert list(TRANSPORTS) == list(get_args(Channel)) == symbols("notice.avsc", "Channel")
-    assert set(ELECTRONIC) == set(TRANSPORTS) - {PRINT}
 
 
 def test_every_topic_of_the_settings_has_its_record() -> None:

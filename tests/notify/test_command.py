@@ -17,8 +17,8 @@ from stream.errors import ConfigurationError
 from stream.notify.settings import NotifySettings, check_runnable, read_notify_settings
 from stream.runtime.settings import Settings
 from tests.notify.answers import contacts_csv, recommendations, replaced
-from tests.notify.http_desk import http_desk
-from tests.notify.lobby import LENDER
+from tests.notify.notifier_room import LENDER
+from tests.notify.transports.http_server import http_server
 from tests.service.room import REPOSITORY
 
 
@@ -93,9 +93,9 @@ def test_check_prints_a_sample_and_sends_nothing(tmp_path: Path) -> None:
 
 def test_check_asks_the_look_up_and_the_mail_server() -> None:
     """Given a look-up that refuses its token, or a mail server that is away, when checked, then the exit code is 3 and the dependency is named."""
-    with http_desk() as desk:
-        desk.answers = [401]
-        refused = run("check", "--contacts", desk.look_up, **LENDER)
+    with http_server() as server:
+        server.answers = [401]
+        refused = run("check", "--contacts", server.look_up, **LENDER)
     assert (refused.exit_code, "HTTP status 401" in refused.stderr) == (3, True)
     mail = {
         "COACH_NOTIFY_SMTP_HOST": "127.0.0.1",
@@ -138,7 +138,7 @@ def test_print_config_masks_what_is_secret() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "message"),
     [
         ("CONTACTS", "people.xlsx", "must be a .csv"),
         ("CONTACTS", "http://host/people", "must hold {subject_ref} once"),
@@ -157,9 +157,9 @@ def test_print_config_masks_what_is_secret() -> None:
         ("RETRY_FIRST_S", "500", "must not be longer than"),
     ],
 )
-def test_a_wrong_setting_is_named(name: str, value: str, told: str) -> None:
+def test_a_wrong_setting_is_named(name: str, value: str, message: str) -> None:
     """Given a wrong setting, when read, then the error names it and what it takes."""
-    with pytest.raises(ConfigurationError, match=re.escape(told)) as raised:
+    with pytest.raises(ConfigurationError, match=re.escape(message)) as raised:
         read_notify_settings({f"COACH_NOTIFY_{name}": value})
     assert f"COACH_NOTIFY_{name}" in str(raised.value) or name == "SMTP_HOST"
 

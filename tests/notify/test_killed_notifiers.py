@@ -12,8 +12,8 @@ import pytest
 
 from stream.notify.notices.notice import answer_sha256
 from tests.notify.answers import IMMUTABLE, LABELS, contacts_csv, different, recommendations, replaced, step_labels
-from tests.notify.lobby import Lobby, lobby
-from tests.notify.post_office import PostOffice
+from tests.notify.notifier_room import NotifierRoom, notifier_room
+from tests.notify.transports.smtp_server import SmtpServer
 from tests.service.room import wait_until
 from tests.service.stack import Stack
 
@@ -42,8 +42,8 @@ def test_a_hundred_and_fifty_letters_and_three_kills(stack: Stack, tmp_path: Pat
 @pytest.mark.timeout(900)
 def test_a_thousand_letters_and_ten_kills(stack: Stack, tmp_path: Path) -> None:
     """Given 1,000 recommendations with duplicates, a mail server that refuses one in five, and two notifiers killed 10 times, then the same."""
-    told = blow(stack, tmp_path, Storm(letters=1_000, kills=10, seed=4711, notifiers=2, partitions=4))
-    print(told)
+    counts = blow(stack, tmp_path, Storm(letters=1_000, kills=10, seed=4711, notifiers=2, partitions=4))
+    print(counts)
 
 
 def blow(stack: Stack, folder: Path, storm: Storm) -> dict[str, Any]:
@@ -57,8 +57,8 @@ def blow(stack: Stack, folder: Path, storm: Storm) -> dict[str, Any]:
     contacts.write_text(contacts_csv(people, refused=refused, no_consent=no_consent))
     began_s = time.monotonic()
     with (
-        PostOffice(folder / "post", refuse_every=5) as post,
-        lobby(stack, folder, post.environment(), partitions=storm.partitions, contacts=str(contacts)) as here,
+        SmtpServer(folder / "post", refuse_every=5) as post,
+        notifier_room(stack, folder, post.environment(), partitions=storm.partitions, contacts=str(contacts)) as here,
     ):
         duplicates = weather.sample(answers, storm.letters // 5)
         replays = [replaced(one, replay=True, run_id="r") for one in answers[:10]]
@@ -70,17 +70,17 @@ def blow(stack: Stack, folder: Path, storm: Storm) -> dict[str, Any]:
         for one in here.notifiers:
             if one.alive:
                 assert one.stop() == 0
-        told = check(here, post, {one["decision_id"]: answer_sha256(one) for one in answers}, len(later))
-        assert told["second letters"] >= in_the_gap > 0
+        counts = check(here, post, {one["decision_id"]: answer_sha256(one) for one in answers}, len(later))
+        assert counts["second letters"] >= in_the_gap > 0
         return {
-            **told,
+            **counts,
             "kills": storm.kills,
             "of them between taking and record, for sure": in_the_gap,
             "seconds": round(time.monotonic() - began_s),
         }
 
 
-def let_it_blow(here: Lobby, post: PostOffice, storm: Storm, weather: random.Random) -> int:
+def let_it_blow(here: NotifierRoom, post: SmtpServer, storm: Storm, weather: random.Random) -> int:
     """Kill at seeded points of the work: after so many letters, and a moment of its own; return how many fell into the gap for sure."""
     running = [here.notifier(wait=False, state=f"{n}-0") for n in range(storm.notifiers)]
     doomed = 0
@@ -101,7 +101,7 @@ def let_it_blow(here: Lobby, post: PostOffice, storm: Storm, weather: random.Ran
     return doomed
 
 
-def check(here: Lobby, post: PostOffice, answers: dict[str, str], different_count: int) -> dict[str, Any]:
+def check(here: NotifierRoom, post: SmtpServer, answers: dict[str, str], different_count: int) -> dict[str, Any]:
     """Hold what the applicants got against what is recorded."""
     notices = here.notices("sent", "printed")
     by_decision = defaultdict(list)
@@ -123,9 +123,9 @@ def check(here: Lobby, post: PostOffice, answers: dict[str, str], different_coun
     for some in letters.values():
         assert len({letter["text"] for letter in some}) == 1, "two different letters for one decision"
     for one in notices:
-        told = set(step_labels(one["text"]))
-        assert not told & IMMUTABLE_LABELS
-        assert told <= set(LABELS.values())
+        labels = set(step_labels(one["text"]))
+        assert not labels & IMMUTABLE_LABELS
+        assert labels <= set(LABELS.values())
     first = {name: some[0]["recommendation_sha256"] for name, some in by_decision.items()}
     different_told = [name for name, one in first.items() if one != answers[name]]
     withheld = here.notices("withheld_different_answer")

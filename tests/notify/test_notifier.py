@@ -20,9 +20,9 @@ from stream.errors import (
     LetterRefused,
     MailUnavailable,
 )
-from stream.notify.consumer import NotOurs
+from stream.notify.consumer import PartitionLost
 from stream.notify.contacts.contact import Contact
-from stream.notify.transports.transport import Bounced, NotNow
+from stream.notify.transports.transport import AddressRefused, TemporaryRefusal
 from tests.examples import examples
 from tests.notify.answers import different, recommendations, replaced
 from tests.notify.world import Crash, World
@@ -82,23 +82,23 @@ def test_a_letter_is_begun_before_it_goes_and_recorded_after(tmp_path: Path) -> 
 
 def test_a_letter_refused_for_now_waits_while_others_go(tmp_path: Path) -> None:
     """Given a first letter that is refused twice for the time being, when worked through, then the second goes out meanwhile, the first after growing pauses, and its notice counts three tries."""
-    here = world(tmp_path, trouble=Troubles(send_email=[NotNow("451"), None, NotNow("451")]))
+    here = world(tmp_path, trouble=Troubles(send_email=[TemporaryRefusal("451"), None, TemporaryRefusal("451")]))
     here.put(*recommendations(2))
     started = here.run()
     assert [package.decision_id for _, package in here.letters] == ["d-1", "d-0"]
-    assert {one["decision_id"]: one["attempts"] for one in here.told("sent")} == {"d-0": 3, "d-1": 1}
-    assert not any(one["duplicate_possible"] for one in here.told("sent"))
+    assert {one["decision_id"]: one["attempts"] for one in here.notices_with("sent")} == {"d-0": 3, "d-1": 1}
+    assert not any(one["duplicate_possible"] for one in here.notices_with("sent"))
     assert started.counters.total("notify_retries_total") == 2
 
 
 def test_an_uncertain_refusal_is_marked(tmp_path: Path) -> None:
     """Given a letter whose taking nobody confirmed, when it goes again, then its notice says that it may have come twice."""
-    here = world(tmp_path, trouble=Troubles(sent=[NotNow("lost", uncertain=True)]))
+    here = world(tmp_path, trouble=Troubles(sent=[TemporaryRefusal("lost", uncertain=True)]))
     here.put(*recommendations(1))
     here.run()
     assert len(here.letters) == 2
     assert here.letters[0][1] == here.letters[1][1]
-    assert here.told("sent")[0]["duplicate_possible"]
+    assert here.notices_with("sent")[0]["duplicate_possible"]
 
 
 def test_a_letter_that_is_refused_for_too_long_is_a_dead_letter(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_letter_that_is_refused_for_too_long_is_a_dead_letter(tmp_path: Path) 
 
     def trouble(step: str) -> None:
         if step == "send webhook":
-            raise NotNow(step)
+            raise TemporaryRefusal(step)
 
     here.trouble = trouble
     here.put(refused, *others)
@@ -119,14 +119,14 @@ def test_a_letter_that_is_refused_for_too_long_is_a_dead_letter(tmp_path: Path) 
     [dead] = here.dead
     assert (dead["error"], dead["stage"], dead["retryable"]) == ("NoticeGivenUp", "notify", True)
     assert dead["value"] == here.recommendations[0]
-    [failed] = here.told("failed")
+    [failed] = here.notices_with("failed")
     assert (failed["decision_id"], failed["error"]) == ("d-0", "NoticeGivenUp")
     assert here.settled == set(range(5))
     here.trouble = lambda _step: None  # mended, and redriven
     here.put(refused)
     here.run()
-    assert here.told("sent")[-1]["decision_id"] == "d-0"
-    assert not here.told("sent")[-1]["duplicate_possible"]
+    assert here.notices_with("sent")[-1]["decision_id"] == "d-0"
+    assert not here.notices_with("sent")[-1]["duplicate_possible"]
 
 
 def test_when_nothing_goes_out_at_all_nobody_is_given_up_at_once(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_when_nothing_goes_out_at_all_nobody_is_given_up_at_once(tmp_path: Path)
 
     def trouble(step: str) -> None:
         if step == "send email" and here.time_s < until:
-            raise NotNow(step)
+            raise TemporaryRefusal(step)
 
     here.trouble = trouble
     here.put(*recommendations(5))
@@ -152,7 +152,7 @@ def test_an_outage_is_waited_out(tmp_path: Path, away: Exception, step: str) -> 
     here = world(tmp_path, trouble=Troubles(**{step: [away, away, away]}))
     here.put(*recommendations(1))
     here.run()
-    assert len(here.told("sent")) == 1
+    assert len(here.notices_with("sent")) == 1
     assert here.dead == []
     assert len(here.letters) == 1
 
@@ -168,13 +168,13 @@ def test_an_outage_that_lasts_ends_the_process(tmp_path: Path) -> None:
 
 def test_a_bounce_goes_by_post(tmp_path: Path) -> None:
     """Given a mail server that refuses the recipient for good, when sent, then the letter is printed, and the notice says why."""
-    here = world(tmp_path, trouble=Troubles(send_email=[Bounced("550 5.1.1")]))
+    here = world(tmp_path, trouble=Troubles(send_email=[AddressRefused("550 5.1.1")]))
     here.put(*recommendations(1))
     here.run()
-    [done] = here.told("printed")
+    [done] = here.notices_with("printed")
     assert (done["channel"], done["channel_why"], done["error"]) == ("print", "bounced", "Bounced: 550 5.1.1")
     [(channel, package)] = here.letters
-    assert (channel, package.by_hand) == ("print", False)
+    assert (channel, package.needs_address) == ("print", False)
     assert "1 Main St" in package.letter.html
     assert "[address]" in done["html"]
 
@@ -197,13 +197,13 @@ def test_a_poison_letter_is_dead_and_the_others_go_on(
 
 def test_a_different_answer_that_comes_while_the_first_waits_is_not_sent(tmp_path: Path) -> None:
     """Given a first answer that waits for its next try, when an equal and a different one come, then neither overtakes it, and after it the equal one is skipped and the different one reported."""
-    here = world(tmp_path, trouble=Troubles(send_email=[NotNow("451"), NotNow("451")]))
+    here = world(tmp_path, trouble=Troubles(send_email=[TemporaryRefusal("451"), TemporaryRefusal("451")]))
     [one] = recommendations(1)
     here.put(one, different(one), one, different(one))
     started = here.run()
     assert len(here.letters) == 1
-    assert here.told("sent")[0]["recommendation_id"] == one["recommendation_id"]
-    [withheld] = here.told("withheld_different_answer")
+    assert here.notices_with("sent")[0]["recommendation_id"] == one["recommendation_id"]
+    [withheld] = here.notices_with("withheld_different_answer")
     assert withheld["recommendation_id"] == different(one)["recommendation_id"]
     assert (withheld["channel"], withheld["text"]) == (None, "")
     assert started.counters.read()["notify_skipped:duplicate"] == 1
@@ -213,19 +213,19 @@ def test_a_different_answer_that_comes_while_the_first_waits_is_not_sent(tmp_pat
 
 def test_after_a_lost_letter_a_different_one_does_not_go_out(tmp_path: Path) -> None:
     """Given a letter that may have been taken and became a dead letter, when a different answer comes, then it is reported and not sent; when the first comes back, it goes out."""
-    here = world(tmp_path, trouble=Troubles(send_email=[NotNow("lost", uncertain=True), LetterRefused("l")]))
+    here = world(tmp_path, trouble=Troubles(send_email=[TemporaryRefusal("lost", uncertain=True), LetterRefused("l")]))
     [one] = recommendations(1)
     here.put(one)
     here.run()
-    assert here.told("failed")[0]["duplicate_possible"]
+    assert here.notices_with("failed")[0]["duplicate_possible"]
     here.put(different(one))
     here.run()
     assert here.letters == []
-    assert len(here.told("withheld_different_answer")) == 1
+    assert len(here.notices_with("withheld_different_answer")) == 1
     here.put(one)
     here.run()
     assert [package.decision_id for _, package in here.letters] == ["d-0"]
-    assert here.told("sent")[0]["duplicate_possible"]
+    assert here.notices_with("sent")[0]["duplicate_possible"]
 
 
 def test_after_a_crash_the_letter_is_of_the_day_on_which_it_was_begun(tmp_path: Path) -> None:
@@ -238,12 +238,12 @@ def test_after_a_crash_the_letter_is_of_the_day_on_which_it_was_begun(tmp_path: 
     here.run()
     first, second = here.letters
     assert first[1].letter == second[1].letter
-    assert here.told("sent")[0]["duplicate_possible"]
+    assert here.notices_with("sent")[0]["duplicate_possible"]
 
 
 def test_what_is_no_longer_ours_is_not_sent(tmp_path: Path) -> None:
     """Given a partition that went to another notifier right before the sending, when proven, then nothing goes out; it is tried again only if it stays ours."""
-    here = world(tmp_path, trouble=Troubles(prove=[None, NotOurs()]))
+    here = world(tmp_path, trouble=Troubles(prove=[None, PartitionLost()]))
     here.put(*recommendations(1))
     started = here.start()
     started.read_all()
@@ -277,7 +277,7 @@ def test_a_letter_too_large_to_be_kept_does_not_go_out(tmp_path: Path) -> None:
 
 def test_a_late_letter_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Given a notice that was due yesterday, when its letter waits and goes out, then it counts as overdue and late, and the log warns."""
-    here = world(tmp_path, trouble=Troubles(send_email=[NotNow("451")]))
+    here = world(tmp_path, trouble=Troubles(send_email=[TemporaryRefusal("451")]))
     [one] = recommendations(1)
     here.put(replaced(one, notice_due_at="2026-11-26T00:00:00.000Z"))
     started = here.start()
@@ -303,7 +303,9 @@ class Storm:
         if self.weather.random() > 0.12:
             return
         if step.startswith("send"):
-            raise self.weather.choice([NotNow("451"), NotNow("lost", uncertain=True), MailUnavailable("x"), Crash()])
+            raise self.weather.choice(
+                [TemporaryRefusal("451"), TemporaryRefusal("lost", uncertain=True), MailUnavailable("x"), Crash()]
+            )
         if step in ("written sending", "sent", "written sent") and self._crashes_left:
             self._crashes_left -= 1
             raise Crash
@@ -326,14 +328,14 @@ def test_a_storm_of_crashes_and_refusals_loses_no_letter(tmp_path_factory: pytes
     letters, done = defaultdict(set), defaultdict(list)
     for _, package in here.letters:
         letters[package.decision_id].add(package.letter)
-    for one in here.told("sent", "printed"):
+    for one in here.notices_with("sent", "printed"):
         done[one["decision_id"]].append(one)
     assert set(letters) == set(done) == {one["decision_id"] for one in answers}
     assert all(len(some) == 1 for some in letters.values())
     how_often = Counter(package.decision_id for _, package in here.letters)
     assert all(any(one["duplicate_possible"] for one in done[name]) for name, count in how_often.items() if count > 1)
     assert all(len(some) == 1 for some in done.values())
-    assert {one["decision_id"] for one in here.told("withheld_different_answer")} == {
+    assert {one["decision_id"] for one in here.notices_with("withheld_different_answer")} == {
         one["decision_id"] for one in later
     }
     assert here.dead == []

@@ -10,11 +10,11 @@ from click.testing import CliRunner
 from stream.cli.main import coach
 from stream.notify.contacts.contact import Contact
 from stream.notify.settings import NotifySettings
-from stream.notify.transports.outbox import Outbox, by_hand_count
-from stream.notify.warnings import missing_by_law, tell_by_hand, warn_of_missing
+from stream.notify.transports.outbox import Outbox, count_without_address
+from stream.notify.warnings import missing_by_law, warn_of_missing, warn_of_missing_addresses
 from tests.notify.answers import ok_one, recommendations
-from tests.notify.lobby import LENDER
-from tests.notify.made_letters import letter_of, package_of
+from tests.notify.letter_builder import letter_of, package_of
+from tests.notify.notifier_room import LENDER
 from tests.notify.world import World
 
 BOTH = {"COACH_NOTIFY_LENDER_ADDRESS", "COACH_NOTIFY_LENDER_NOTICE"}
@@ -32,9 +32,9 @@ def warnings(caplog: pytest.LogCaptureFixture, event: str) -> list[dict[str, Any
 def test_what_the_law_wants_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     """Given a lender without an address or a legal notice, when the notifier starts, then it warns of each setting, by its name and with the rule; with both it is silent."""
     warn_of_missing(NotifySettings())
-    told = warnings(caplog, "notify.setting_missing")
-    assert {one["setting"] for one in told} == BOTH
-    assert all("12 CFR 1002.9" in one["why"] for one in told)
+    logged = warnings(caplog, "notify.setting_missing")
+    assert {one["setting"] for one in logged} == BOTH
+    assert all("12 CFR 1002.9" in one["why"] for one in logged)
     caplog.clear()
     full = NotifySettings(notify_lender_address="1 Main St", notify_lender_notice="The ECOA notice")
     warn_of_missing(full)
@@ -48,8 +48,8 @@ def test_check_says_what_the_law_wants(tmp_path: Path, monkeypatch: pytest.Monke
     some = {name: value for name, value in LENDER.items() if name not in BOTH}
     done = CliRunner().invoke(coach, ["notify", "check", "--offline"], env=some, catch_exceptions=False)
     assert done.exit_code == 0
-    told = [line.split()[1] for line in done.stderr.splitlines() if line.startswith("WARNING: ")]
-    assert set(told) == BOTH
+    logged = [line.split()[1] for line in done.stderr.splitlines() if line.startswith("WARNING: ")]
+    assert set(logged) == BOTH
 
 
 def test_letters_in_another_language_are_counted_and_warned_of_once(
@@ -63,8 +63,8 @@ def test_letters_in_another_language_are_counted_and_warned_of_once(
     }
     here.put(*recommendations(len(wanted)))
     started = here.run()
-    told = warnings(caplog, "notify.locale_fallback")
-    assert sorted(one["wanted"] for one in told) == ["de-AT", "fr", "other"]
+    logged = warnings(caplog, "notify.locale_fallback")
+    assert sorted(one["wanted"] for one in logged) == ["de-AT", "fr", "other"]
     counted = started.counters.read()
     assert {name: count for name, count in counted.items() if "locale_fallback" in name} == {
         "notices_locale_fallback:de-AT": 2,
@@ -81,20 +81,20 @@ def test_letters_by_hand_are_counted(tmp_path: Path) -> None:
     here.put(*recommendations(4))
     started = here.run()
     assert started.counters.total("notices_by_hand_total") == 3
-    assert sum(package.by_hand for _, package in here.letters) == 3
+    assert sum(package.needs_address for _, package in here.letters) == 3
 
 
 def test_letters_that_lie_in_by_hand_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Given an outbox, when its totals are told, then a warning gives the number of letters in by-hand until they are taken out; an outbox that is not there says nothing."""
     outbox = Outbox(tmp_path)
-    tell_by_hand(tmp_path)
-    tell_by_hand(tmp_path / "nowhere")
+    warn_of_missing_addresses(tmp_path)
+    warn_of_missing_addresses(tmp_path / "nowhere")
     assert caplog.records == []
     letter = letter_of(ok_one())
     outbox.send(package_of(letter, decision_id="d-with-address"))
-    places = [outbox.send(package_of(letter, decision_id=f"d-{n}", by_hand=True)) for n in range(3)]
-    tell_by_hand(tmp_path)
+    places = [outbox.send(package_of(letter, decision_id=f"d-{n}", needs_address=True)) for n in range(3)]
+    warn_of_missing_addresses(tmp_path)
     assert [one["count"] for one in warnings(caplog, "notify.by_hand")] == [3]
     for place in places:
         (tmp_path / place).unlink()
-    assert by_hand_count(tmp_path) == 0
+    assert count_without_address(tmp_path) == 0

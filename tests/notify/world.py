@@ -1,4 +1,4 @@
-"""A notifier in a world without Kafka: topics are lists, transports and brokers fail when told to, time is a number."""
+"""A notifier without Kafka: topics are lists, `trouble` makes transports and brokers fail, time is a number."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from typing import Any
 
 from stream.events import Recommendation
 from stream.notify.contacts.contact import Contact, Contacts
-from stream.notify.delivery_steps import HandingOver
-from stream.notify.letters.letter_writer import Desk
+from stream.notify.delivery_steps import DeliverySteps
+from stream.notify.letters.letter_writer import LetterWriter
 from stream.notify.letters.templates import Templates, read_templates
 from stream.notify.metrics import METERS
 from stream.notify.notices.notice_index import NoticeIndex
-from stream.notify.notices.record import Channel
 from stream.notify.notifier import Notifier
-from stream.notify.settings import NotifySettings
+from stream.notify.settings import Channel, NotifySettings
 from stream.notify.transports.transport import Package
 from stream.runtime.counters import Counters
 from stream.runtime.kafka.delivery import Output, Undeliverable
@@ -37,7 +36,7 @@ class Crash(BaseException):
 
 @dataclass(kw_only=True)
 class World:
-    """What outlives a notifier. `trouble` is asked at each step by its name, and raises what is to happen there."""
+    """What outlives a notifier. `trouble` is called with the name of each step, and raises the error that happens there."""
 
     folder: Path
     people: dict[str, Contact] = field(default_factory=dict)
@@ -57,7 +56,7 @@ class World:
         """Write recommendations to their topic."""
         self.recommendations += [encode("Recommendation", one) for one in recommendations]
 
-    def told(self, *statuses: str) -> list[dict[str, Any]]:
+    def notices_with(self, *statuses: str) -> list[dict[str, Any]]:
         """The notices of some statuses."""
         return [one for one in self.notices if one["status"] in statuses]
 
@@ -92,19 +91,19 @@ class Started:
         self.counters = Counters(METERS, part="notify")
         self.index = NoticeIndex(world.folder / f"state-{world.states}.sqlite", topic="t")
         self.index.add(world.notices)
-        handing_over = HandingOver(
+        delivery_steps = DeliverySteps(
             Settings(),
-            desk=Desk(settings, contacts=_People(world), templates=TEMPLATES[0]),
-            transports={channel: _Way(channel, world) for channel in ("email", "print", "files", "webhook")},
+            letter_writer=LetterWriter(settings, contacts=FakeContacts(world), templates=TEMPLATES[0]),
+            transports={channel: FakeTransport(channel, world) for channel in ("email", "print", "files", "webhook")},
             index=self.index,
-            delivery=_Brokers(world),
+            delivery=FakeBrokers(world),
             framing=SINGLE_OBJECT,
             prove=lambda _partition: world.trouble("prove"),
             now_ms=self._now_ms,
         )
         self.notifier = Notifier(
             settings,
-            handing_over=handing_over,
+            delivery_steps=delivery_steps,
             index=self.index,
             framing=SINGLE_OBJECT,
             counters=self.counters,
@@ -147,7 +146,9 @@ class Started:
         )
 
 
-class _People(Contacts):
+class FakeContacts(Contacts):
+    """The people of the world."""
+
     def __init__(self, world: World) -> None:
         self._world = world
 
@@ -164,7 +165,9 @@ class _People(Contacts):
         """Nothing is held."""
 
 
-class _Way:
+class FakeTransport:
+    """Keeps the letters of one channel."""
+
     def __init__(self, channel: Channel, world: World) -> None:
         self.channel: Channel = channel
         self._world = world
@@ -180,7 +183,9 @@ class _Way:
         """Nothing is held."""
 
 
-class _Brokers:
+class FakeBrokers:
+    """Keeps notices and dead letters."""
+
     def __init__(self, world: World) -> None:
         self._world = world
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from stream.notify.letters.templates import read_templates
 from stream.notify.letters.view import Creditor, Recipient, view_of
-from stream.notify.notices.notice import KIND, Rendered, Way, notice
+from stream.notify.notices.notice import KIND, Rendered, Route, notice
 from stream.recourse.answer import Answer, answer
 from stream.wire.avro_records import encode
 from stream.wire.schema_files import RecordName, current_schemas
@@ -162,24 +162,24 @@ def _notices() -> Iterator[tuple[RecordName, str, Mapping[str, Any]]]:
     recipient = Recipient(name="Pat Doe", address=("1 Main Street",)).kept
     view = view_of(told, creditor=creditor, recipient=recipient, words=templates.words, now_ms=NOTICE_MS)
     rendered = Rendered(letter=templates.letter(view), locale="en", template_version=templates.version)
-    way = Way(channel="email", why="as_asked", address_hmac=None)
+    way = Route(channel="email", why="as_asked", address_hmac=None)
     done = notice(
         told,
         status="sent",
         now_ms=NOTICE_MS,
         rendered=rendered,
-        way=way,
+        route=way,
         attempts=2,
         reply="<4f@lender.example> 250 2.0.0",
     )
     yield "Notice", "sent", done
-    yield "Notice", "sending", notice(told, status="sending", now_ms=NOTICE_MS, rendered=rendered, way=way)
-    by_post = Way(channel="print", why="bounced", address_hmac="5" * 64)
+    yield "Notice", "sending", notice(told, status="sending", now_ms=NOTICE_MS, rendered=rendered, route=way)
+    by_post = Route(channel="print", why="bounced", address_hmac="5" * 64)
     yield (
         "Notice",
         "printed_after_a_bounce",
         {
-            **notice(told, status="printed", now_ms=NOTICE_MS, rendered=rendered, way=by_post, attempts=2),
+            **notice(told, status="printed", now_ms=NOTICE_MS, rendered=rendered, route=by_post, attempts=2),
             "reply": "d-4711-0f.html",
             "error": "Bounced: 550 5.1.1",
             "duplicate_possible": True,

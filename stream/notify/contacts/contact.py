@@ -1,6 +1,6 @@
-"""Who an applicant is to the post: name, address, language, and whether electronic delivery was agreed to.
+"""An applicant's contact: name, address, language, and consent to electronic delivery.
 
-A contact never goes into a log, a metric, an error or a notice. `repr` shows nothing of it.
+A contact never goes into a log, a metric, an error or a notice, and its `repr` is empty.
 """
 
 from __future__ import annotations
@@ -9,15 +9,14 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol, get_args
+from typing import Final, Protocol, cast
 
-from stream.notify.notices.record import Channel
+from stream.notify.settings import CHANNELS, Channel
 
 FIELD_CHARACTERS_MAX: Final = 1_000
 TRUE: Final = frozenset({"1", "true", "yes", "y"})
 FALSE: Final = frozenset({"", "0", "false", "no", "n"})
-CHANNELS: Final[Mapping[str, Channel]] = {channel: channel for channel in get_args(Channel)}
-# As a CSV's heading, a column of an SQLite table, or a field of a JSON answer.
+# Columns of a CSV file or SQLite table, fields of a JSON response.
 REQUIRED: Final = ("channel",)
 OPTIONAL: Final = ("address", "locale", "consent", "bounced", "name", "postal_address")
 COLUMNS: Final = (*REQUIRED, *OPTIONAL)
@@ -25,7 +24,7 @@ COLUMNS: Final = (*REQUIRED, *OPTIONAL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contact:
-    """How one applicant is reached. `consent`: to electronic delivery (US E-SIGN). `bounced`: the address is dead."""
+    """How to reach one applicant. `consent`: to electronic delivery (US E-SIGN). `bounced`: the address is dead."""
 
     channel: Channel = field(repr=False)
     address: str = field(default="", repr=False)
@@ -37,44 +36,42 @@ class Contact:
 
 
 class Contacts(Protocol):
-    """Whoever knows applicants by their pseudonym."""
+    """Looks applicants up by their pseudonym."""
 
     def find(self, subject_ref: str) -> Contact | None:
-        """Look one up; None where nobody knows it.
+        """Return the contact, or None for an unknown pseudonym.
 
-        Raises: ContactRefused for an unusable answer about this one, ContactsUnavailable, DiskUnavailable.
+        Raises: ContactRefused for an unusable contact, ContactsUnavailable, DiskUnavailable.
         """
 
     def check(self) -> str:
-        """Say what was found, for a person; raises as `find`, and ConfigurationError."""
+        """Describe the source in a line. Raises: as `find`; ConfigurationError."""
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections, where there are any."""
+        return  # mypy takes an empty body for an abstract method
 
 
-class NoContacts:
-    """Knows nobody: every letter is printed for manual handling."""
+class NoContacts(Contacts):
+    """No source: every letter is printed for manual handling."""
 
     def find(self, subject_ref: str) -> Contact | None:  # noqa: ARG002 - the protocol's
-        """Know nothing."""
+        """See `Contacts`."""
         return None
 
     def check(self) -> str:
-        """Say so."""
+        """See `Contacts`."""
         return "no contacts are set up: every letter is printed for manual handling"
-
-    def close(self) -> None:
-        """Nothing is held."""
 
 
 def read_contact(fields: Mapping[str, object]) -> Contact:
-    """Make a contact of named fields, texts or truth values.
+    """Make a contact of named fields, strings or booleans.
 
-    Raises: ValueError that names the field and never repeats what it holds.
+    Raises: ValueError that names the field, never its value.
     """
     texts = {name: _text(name, fields.get(name)) for name in COLUMNS}
-    channel = CHANNELS.get(texts["channel"].lower())
-    if channel is None:
+    channel = texts["channel"].lower()
+    if channel not in CHANNELS:
         message = f"channel must be one of {', '.join(CHANNELS)}"
         raise ValueError(message)
     lines = texts["postal_address"].replace("|", "\n").splitlines()
@@ -83,7 +80,7 @@ def read_contact(fields: Mapping[str, object]) -> Contact:
             message = f"{name} must be one line of printable characters"
             raise ValueError(message)
     return Contact(
-        channel=channel,
+        channel=cast("Channel", channel),
         address=texts["address"],
         locale=texts["locale"],
         consent=_truth("consent", texts["consent"]),
@@ -94,7 +91,7 @@ def read_contact(fields: Mapping[str, object]) -> Contact:
 
 
 def address_hmac(key: str, contact: Contact | None) -> str | None:
-    """Hash an address under the lender's key, so that only who has the key can ask whether it was this one."""
+    """Hash an address with the lender's key: only the key's owner can test whether it was a given one."""
     if not key or contact is None or not contact.address:
         return None
     return hmac.new(key.encode(), contact.address.strip().lower().encode(), hashlib.sha256).hexdigest()
@@ -107,7 +104,7 @@ def _text(name: str, value: object) -> str:
         return str(value).lower()
     if not isinstance(value, str):
         message = f"{name} must be a text"
-        raise ValueError(message)  # noqa: TRY004 - one kind of error for all that is wrong in a contact
+        raise ValueError(message)  # noqa: TRY004 - one error for all faults of a contact
     if len(value) > FIELD_CHARACTERS_MAX:
         message = f"{name} is longer than {FIELD_CHARACTERS_MAX} characters"
         raise ValueError(message)

@@ -1,4 +1,4 @@
-"""Contacts from a file: CSV, read whole and again when it changes, or an SQLite table `contacts`, asked each time."""
+"""Contacts from a file: CSV, read whole and reread when it changes, or an SQLite table, queried each time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from stream.errors import ConfigurationError, ContactRefused, DiskUnavailable
-from stream.notify.contacts.contact import COLUMNS, REQUIRED, Contact, read_contact
+from stream.notify.contacts.contact import COLUMNS, REQUIRED, Contact, Contacts, read_contact
 
 log = logging.getLogger(__name__)
 
@@ -20,26 +20,27 @@ Stamp: TypeAlias = tuple[int, int, int]  # when it changed (ns), bytes, inode
 
 KEY: Final = "subject_ref"
 BUSY_S: Final = 5.0  # while another process writes the SQLite file
-SETTLED_S: Final = 60.0  # a CSV that misses pseudonyms of the former one is taken when it has not changed for so long
-MISSING_SHARE_MAX: Final = 0.2  # of the former pseudonyms, in a file that came in its place by rename
-ROWS_MAX: Final = 5_000_000  # of a CSV, which is held in memory; beyond, SQLite serves better
+SETTLED_S: Final = 60.0  # a CSV that lacks pseudonyms of the former one is taken after so long without a change
+MISSING_SHARE_MAX: Final = 0.2  # of the former pseudonyms, in a file that was replaced by rename
+ROWS_MAX: Final = 5_000_000  # of a CSV, which is held in memory
 
 
-class CsvContacts:
-    """A CSV file with a heading; a changed file is taken up at the next look-up, a broken one is told and not taken.
+class CsvContacts(Contacts):
+    """A CSV file with a heading, reread at the next look-up after a change; a broken one is logged and not taken.
 
-    A file that is written in place may be read half-way, cut at the border of a line, and looks whole. So one that misses
-    pseudonyms of the former file waits until it has not changed for `SETTLED_S`; meanwhile the former serves. One that came
-    by rename is whole, and waits only where it misses more than `MISSING_SHARE_MAX` of them.
+    A file that is written in place may be read half-written, cut between two lines. So a file that lacks pseudonyms of the
+    former one is taken only after `SETTLED_S` without a change; until then the former contacts serve. A file replaced by
+    rename is complete, and waits only where it lacks more than `MISSING_SHARE_MAX` of them.
+
+    `clock`: seconds. Raises: ConfigurationError with the line that is wrong.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
-        """Read it. `clock`: seconds. Raises: ConfigurationError with the line that is wrong."""
         self._path = path
         self._clock = clock
         self._stamp = self._present()
         self._known = _read_csv(path)
-        self._taken = self._stamp  # of the file whose contacts serve
+        self._taken = self._stamp  # of the file whose contacts serve now
         self._held: dict[str, Contact] | None = None  # read, and not taken yet
         self._since_s = 0.0
 
@@ -56,7 +57,7 @@ class CsvContacts:
     def _read(self, stamp: Stamp | None) -> None:
         try:
             new = _read_csv(self._path)
-        except ConfigurationError as wrong:  # the former contacts are better than none
+        except ConfigurationError as wrong:  # the former contacts serve on
             log.error("notify.contacts_not_taken", extra={"why": str(wrong)})  # noqa: TRY400 - the message says it all
             return
         missing = len(self._known.keys() - new.keys())
@@ -84,9 +85,6 @@ class CsvContacts:
         """See `Contacts`."""
         return f"{len(self._known)} contacts in {self._path}"
 
-    def close(self) -> None:
-        """Nothing is held."""
-
     def _present(self) -> Stamp | None:
         try:
             found = self._path.stat()
@@ -95,11 +93,13 @@ class CsvContacts:
         return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-class SqliteContacts:
-    """A table `contacts` with subject_ref as its key; opened read-only for each look-up, so that changes show at once."""
+class SqliteContacts(Contacts):
+    """An SQLite table `contacts` with the key subject_ref; opened read-only for each look-up, so changes apply at once.
+
+    Raises: ConfigurationError where there is no such table.
+    """
 
     def __init__(self, path: Path) -> None:
-        """Look whether the table is there. Raises: ConfigurationError."""
         self._path = path
         try:
             self._count = self._ask("SELECT count(*) AS n FROM contacts")[0]["n"]
@@ -125,8 +125,8 @@ class SqliteContacts:
             return None
         try:
             if len(rows) > 1:
-                message = "the pseudonym stands twice in the table"
-                raise ValueError(message)  # noqa: TRY301 - as the rows' own faults
+                message = "the pseudonym occurs twice in the table"
+                raise ValueError(message)  # noqa: TRY301 - as the faults of a row
             return read_contact({name: _utf8(name, rows[0][name]) for name in COLUMNS if name in self._columns})
         except ValueError as wrong:
             message = f"the contact of this applicant in {self._path.name} is unusable: {wrong}"
@@ -136,18 +136,15 @@ class SqliteContacts:
         """See `Contacts`."""
         return f"{self._count} contacts in {self._path}"
 
-    def close(self) -> None:
-        """Nothing is held."""
-
     def _ask(self, question: str, *given: str) -> list[sqlite3.Row]:
         with closing(sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_S)) as file:
             file.row_factory = sqlite3.Row
-            file.text_factory = _as_it_is
+            file.text_factory = _lenient
             return file.execute(question, given).fetchall()
 
 
-def _as_it_is(text: bytes) -> str:
-    """Read a text of the table, whatever it is encoded in: one row that is not UTF-8 is no fault of the file."""
+def _lenient(text: bytes) -> str:
+    """Decode any bytes: one row that is not UTF-8 must not fail the whole file."""
     return text.decode("utf-8", "surrogateescape")
 
 
@@ -162,7 +159,7 @@ def _utf8(name: str, value: object) -> object:
 
 
 def _kind(error: sqlite3.Error | OSError) -> str:
-    """Name an error without the library's words for it, which may hold what stands in a row."""
+    """Name an error without the library's message, which may hold a row's values."""
     if isinstance(error, OSError):
         return error.strerror or type(error).__name__
     return getattr(error, "sqlite_errorname", None) or type(error).__name__
@@ -170,7 +167,7 @@ def _kind(error: sqlite3.Error | OSError) -> str:
 
 def _read_csv(path: Path) -> dict[str, Contact]:
     known: dict[str, Contact] = {}
-    with _told(path), path.open(encoding="utf-8-sig", newline="") as file:
+    with _refusing(path), path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.DictReader(file, strict=True)
         heading = reader.fieldnames or []
         missing = [name for name in (KEY, *REQUIRED) if name not in heading]
@@ -188,7 +185,7 @@ def _read_csv(path: Path) -> dict[str, Contact]:
                 message = f"{where}: {wrong}"
                 raise ValueError(message) from None
             if not row[KEY] or row[KEY] in known:
-                message = f"{where}: {KEY} is empty or stands there twice"
+                message = f"{where}: {KEY} is empty or occurs twice"
                 raise ValueError(message)
             known[row[KEY]] = contact
             if len(known) > ROWS_MAX:
@@ -198,8 +195,8 @@ def _read_csv(path: Path) -> dict[str, Contact]:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """Turn whatever is wrong with the file into one error that names it."""
+def _refusing(path: Path) -> Iterator[None]:
+    """Raise ConfigurationError with the file's path for any fault of it."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Contacts from an HTTP service: GET the lender's URL with the pseudonym in it; 200 and a JSON object, or 404."""
+"""Contacts from an HTTP service: GET the lender's URL with the pseudonym in it; 200 with a JSON object, or 404."""
 
 from __future__ import annotations
 
@@ -16,19 +16,22 @@ from stream.errors import ContactRefused, ContactsUnavailable
 from stream.notify.contacts.contact import Contact, Contacts, NoContacts, read_contact
 from stream.notify.contacts.contact_files import CsvContacts, SqliteContacts
 from stream.notify.deadlines import Deadlines
-from stream.notify.http_exchange import Http
+from stream.notify.http_exchange import HttpClient
 from stream.notify.settings import SUBJECT_REF, NotifySettings
 
 FOUND: Final = 200
 UNKNOWN: Final = 404
 ANSWER_BYTES_MAX: Final = 64 * 1024
 SUBJECT_REF_CHARACTERS_MAX: Final = 500
-DOTS: Final = frozenset({".", ".."})  # what clients, proxies and servers take for steps along a path
+DOTS: Final = frozenset({".", ".."})  # path segments that clients, proxies and servers resolve
 PAUSE_S: Final = 0.2  # before the second try; twice that before the third
 
 
-class HttpContacts:
-    """One look-up an applicant, over a connection that is kept open."""
+class HttpContacts(Contacts):
+    """Looks applicants up over a connection that stays open.
+
+    `url` holds {subject_ref} once; `timeout_s` bounds each try.
+    """
 
     def __init__(
         self,
@@ -40,16 +43,15 @@ class HttpContacts:
         sleep: Callable[[float], None] = time.sleep,
         deadlines: Deadlines | None = None,
     ) -> None:
-        """`url` holds {subject_ref} once. `timeout_s` bounds each try as a whole."""
         self._url = url
         self._tries = tries
         self._sleep = sleep
-        # Nothing packed: what is small on the way could be anything in memory.
+        # No compression: a small body could expand to any size.
         headers = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "coach-stream"}
         if token:
             headers["Authorization"] = f"Bearer {token}"
         self._deadlines = deadlines or Deadlines()
-        self._http = Http(self._deadlines, timeout_s=timeout_s, headers=headers)
+        self._http = HttpClient(self._deadlines, timeout_s=timeout_s, headers=headers)
 
     def find(self, subject_ref: str) -> Contact | None:
         """See `Contacts`."""
@@ -71,12 +73,12 @@ class HttpContacts:
                 return None
             why = f"HTTP status {status}"
             if status < 500 and status not in (408, 425, 429):  # noqa: PLR2004 - HTTP's own numbers
-                break  # asking again at once does not mend a token or a URL
+                break  # a retry does not fix a token or a URL
         message = f"the contact look-up at {urlsplit(self._url).hostname} does not answer: {why}"
         raise ContactsUnavailable(message)
 
     def check(self) -> str:
-        """Ask for a pseudonym that nobody has, which shows that URL and token are right."""
+        """Look up an unknown pseudonym, to test URL and token."""
         self.find("coach-check")
         return f"the contact look-up at {urlsplit(self._url).hostname} answers"
 
@@ -85,20 +87,17 @@ class HttpContacts:
         self._http.close()
 
     def _get(self, address: str) -> tuple[int, bytes]:
-        with self._http.exchange("GET", address) as answer:
+        with self._http.exchange("GET", address) as response:
             body = b""
-            for part in answer.iter_raw():
+            for part in response.iter_raw():
                 body += part
                 if len(body) > ANSWER_BYTES_MAX:
                     break
-            return answer.status_code, body
+            return response.status_code, body
 
 
 def contacts_of(settings: NotifySettings, deadlines: Deadlines | None = None) -> Contacts:
-    """Give the contacts that the settings name. `deadlines`: those of the process, which a stop shortens.
-
-    Raises: ConfigurationError.
-    """
+    """Open the contacts that the settings name. Raises: ConfigurationError."""
     where = settings.notify_contacts
     if not where:
         return NoContacts()
@@ -115,7 +114,7 @@ def contacts_of(settings: NotifySettings, deadlines: Deadlines | None = None) ->
 
 
 def _address(url: str, subject_ref: str) -> str:
-    """Write the pseudonym into the URL, of whose path it can be one segment, or a part of one, and nothing else."""
+    """Put the pseudonym into the URL, as one path segment or a part of one. Raises: ContactRefused."""
     try:
         quoted = "" if len(subject_ref) > SUBJECT_REF_CHARACTERS_MAX else quote(subject_ref, safe="")
     except UnicodeEncodeError:
@@ -136,7 +135,7 @@ def _contact(body: bytes) -> Contact:
     try:
         if len(body) > ANSWER_BYTES_MAX:
             message = f"it is longer than {ANSWER_BYTES_MAX} bytes"
-            raise ValueError(message)  # noqa: TRY301 - as the other faults of an answer
+            raise ValueError(message)  # noqa: TRY301 - as other faults
         fields = orjson.loads(body)
         if not isinstance(fields, dict):
             message = "it is no JSON object"

@@ -1,4 +1,4 @@
-"""What a recommendation must be before a letter is made of it: a breach is a dead letter, never a letter."""
+"""The contract that a recommendation must keep to become a letter; a breach becomes a dead letter."""
 
 from __future__ import annotations
 
@@ -13,15 +13,12 @@ REASONS_MAX: Final = 4  # Reg B commentary 9(b)(2)-1
 ACTIONS_MAX: Final = 100
 TEXT_CHARACTERS_MAX: Final = 2_000
 ENDS_MS_MAX: Final = time_ms("9998-12-31T23:59:59Z")
-IMMUTABLE: Final = "immutable"  # the word of `withheld` for what nobody can change
+IMMUTABLE: Final = "immutable"  # as `withheld` names it
 DIRECTIONS: Final = ("increase", "decrease", "change", "provide")
 
 
 def check_contract(recommendation: Recommendation) -> None:
-    """Check whatever a letter would tell.
-
-    Raises: RecommendationRefused, which names the rule and the feature, and no value.
-    """
+    """Check everything that a letter states. Raises: RecommendationRefused with the rule and the feature, never a value."""
     tiers, reasons = recommendation["tiers"], recommendation["reasons"]
     _check_text(recommendation["decision_id"], "the decision_id")
     if (recommendation["status"] == "ok") != bool(tiers):
@@ -57,7 +54,7 @@ def _check_end(expires_at: str | None) -> None:
         ends_ms = -1 if expires_at is None else time_ms(expires_at)
     except ValueError:
         ends_ms = -1
-    if not 0 <= ends_ms <= ENDS_MS_MAX:  # a day before or after, in some time zone, is a date too
+    if not 0 <= ends_ms <= ENDS_MS_MAX:  # leaves a day for any time zone
         _refuse("expires_at is before 1970 or after 9998, so a letter cannot name its day")
 
 

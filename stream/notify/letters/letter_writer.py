@@ -1,4 +1,4 @@
-"""Where one letter is made: who it goes to, by which way, and in which words."""
+"""Writes letters: who one goes to, by which channel, and in which words."""
 
 from __future__ import annotations
 
@@ -8,61 +8,67 @@ from dataclasses import dataclass
 from stream.events import Recommendation
 from stream.notify.contacts.contact import Contact, Contacts, address_hmac
 from stream.notify.letters.contract import check_contract
-from stream.notify.letters.templates import Templates
-from stream.notify.letters.view import creditor_of, recipient_of, view_of
-from stream.notify.notices.notice import KIND, Rendered, Way, notice_id
-from stream.notify.notices.record import Channel
-from stream.notify.settings import NotifySettings
-from stream.notify.transports.kinds import channels_on
+from stream.notify.letters.templates import Letter, LetterTemplates, Templates
+from stream.notify.letters.view import Recipient, View, creditor_of, recipient_of, view_of
+from stream.notify.notices.notice import KIND, Rendered, Route, notice_id
+from stream.notify.settings import CHANNELS, Channel, NotifySettings
 from stream.notify.transports.transport import Package
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A letter that is ready to go: what is handed over, what is kept, and the way. `wanted`: the locale asked for."""
+    """A letter ready to send, the copy for its notice, and its route. `wanted`: the locale that the contact asks for."""
 
     package: Package
     rendered: Rendered
-    way: Way
+    route: Route
     wanted: str
 
 
-class Desk:
-    """Makes drafts. Asks the contacts once a draft."""
+class LetterWriter:
+    """Writes the letters of one lender. Without `contacts` it writes previews only."""
 
-    def __init__(self, settings: NotifySettings, *, contacts: Contacts, templates: Templates) -> None:
+    def __init__(self, settings: NotifySettings, *, templates: Templates, contacts: Contacts | None = None) -> None:
         self._settings = settings
         self._contacts = contacts
         self._templates = templates
         self._creditor = creditor_of(settings)
 
+    def templates(self, locale: str) -> LetterTemplates:
+        """The templates of a locale, of its language, or of the default locale."""
+        return self._templates.find(KIND, locale or self._settings.notify_locale)
+
+    def view(self, recommendation: Recommendation, recipient: Recipient, locale: str, at_ms: int) -> View:
+        """What the templates may say, as of `at_ms` (Unix milliseconds)."""
+        words = self.templates(locale).words
+        return view_of(recommendation, creditor=self._creditor, recipient=recipient, words=words, now_ms=at_ms)
+
+    def letter(self, recommendation: Recommendation, recipient: Recipient, locale: str, at_ms: int) -> Letter:
+        """Write one letter. Raises: LetterRefused."""
+        return self.templates(locale).letter(self.view(recommendation, recipient, locale, at_ms))
+
     def draft(self, recommendation: Recommendation, at_ms: int) -> Draft:
-        """Write the letter of a recommendation, as of a time in Unix milliseconds.
+        """Write the letter of a recommendation, dated `at_ms` (Unix milliseconds). Looks the contact up once.
 
         Raises: RecommendationRefused, ContactRefused, LetterRefused; ContactsUnavailable, DiskUnavailable.
         """
         check_contract(recommendation)
         subject_ref = recommendation["subject_ref"]
-        contact = None if not subject_ref else self._contacts.find(subject_ref)
-        channel, why = way_of(contact, subject_ref, channels_on(self._settings))
-        return self._written(recommendation, contact, at_ms, channel=channel, why=why)
+        contact = self._contacts.find(subject_ref) if subject_ref and self._contacts is not None else None
+        channel, why = choose_channel(contact, subject_ref, self._settings.channels)
+        return self._draft(recommendation, contact, at_ms, channel=channel, why=why)
 
-    def by_post(self, recommendation: Recommendation, draft: Draft, at_ms: int, why: str) -> Draft:
-        """Write the same letter for print, after its electronic way was refused. Raises: LetterRefused."""
-        return self._written(recommendation, draft.package.contact, at_ms, channel="print", why=why)
+    def printed(self, recommendation: Recommendation, draft: Draft, at_ms: int, why: str) -> Draft:
+        """Write the same letter for print, after its address was refused. Raises: LetterRefused."""
+        return self._draft(recommendation, draft.package.contact, at_ms, channel="print", why=why)
 
-    def _written(
+    def _draft(
         self, recommendation: Recommendation, contact: Contact | None, at_ms: int, *, channel: Channel, why: str
     ) -> Draft:
         wanted = contact.locale if contact is not None and contact.locale else self._settings.notify_locale
-        templates = self._templates.find(KIND, wanted)
+        templates = self.templates(wanted)
         recipient = recipient_of(contact, by_post=channel == "print")
-        sent, kept = (
-            templates.letter(
-                view_of(recommendation, creditor=self._creditor, recipient=one, words=templates.words, now_ms=at_ms)
-            )
-            for one in (recipient, recipient.kept)
-        )
+        sent, kept = (self.letter(recommendation, one, wanted, at_ms) for one in (recipient, recipient.kept))
         return Draft(
             wanted=wanted,
             package=Package(
@@ -73,25 +79,27 @@ class Desk:
                 locale=templates.locale,
                 letter=sent,
                 contact=contact,
-                by_hand=channel == "print" and not recipient.address,
+                needs_address=channel == "print" and not recipient.address,
             ),
             rendered=Rendered(letter=kept, locale=templates.locale, template_version=templates.version),
-            way=Way(channel=channel, why=why, address_hmac=address_hmac(self._settings.notify_address_key, contact)),
+            route=Route(
+                channel=channel, why=why, address_hmac=address_hmac(self._settings.notify_address_key, contact)
+            ),
         )
 
 
-def way_of(contact: Contact | None, subject_ref: str | None, channels: tuple[Channel, ...]) -> tuple[Channel, str]:
-    """Choose the way of a letter, and say why. Electronic only with consent (US E-SIGN) and an address that works."""
+def choose_channel(
+    contact: Contact | None, subject_ref: str | None, channels: tuple[Channel, ...]
+) -> tuple[Channel, str]:
+    """Choose a letter's channel, and say why. Electronic needs consent (US E-SIGN) and an address that works."""
     if contact is None:
         return "print", "unknown_subject" if subject_ref else "no_subject_ref"
-    faults: Mapping[str, bool] = {
+    obstacles: Mapping[str, bool] = {
         "as_asked": contact.channel == "print",
         "no_consent": not contact.consent,
         "bounced": contact.bounced,
         "channel_off": contact.channel not in channels,
-        "no_address": contact.channel == "email" and not contact.address,
+        "no_address": CHANNELS[contact.channel].needs_address and not contact.address,
     }
-    for why, is_so in faults.items():
-        if is_so:
-            return "print", why
-    return contact.channel, "as_asked"
+    why = next((name for name, holds in obstacles.items() if holds), None)
+    return ("print", why) if why is not None else (contact.channel, "as_asked")

@@ -1,7 +1,7 @@
-"""Numbers and dates as people of a locale write them, true in each word.
+"""Writes numbers and dates in the words of a locale, without untrue rounding.
 
-A target may lie one step of the machine's numbers past a threshold of the model, such as 31.500000000000007: the letter
-says "just over 31.5". Any other long number is rounded away from where the applicant stands now, and said to be "about".
+A target may be one floating-point step past a threshold, such as 31.500000000000007: the letter says "just over 31.5".
+Any other long number is rounded away from the applicant's present value, and called "about".
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from typing import Any, Final
 
 from stream.events import Action, Value
 
-WAYS: Final = 3
-DECIMALS_MAX: Final = 4  # a number with no more is shown as it is; one of three digits before the point has two at most
+TIER_TITLES: Final = 3
+DECIMALS_MAX: Final = 4  # numbers with no more are exact; from LARGE_FROM on, DECIMALS_MIN
 DECIMALS_MIN: Final = 2
 SIGNIFICANT: Final = 5
 LARGE_FROM: Final = 100
 GROUPED_FROM: Final = 1_000
-GROUPED_WITHOUT_UNIT_FROM: Final = 10_000  # below, no separator: a year stays 2019
-# How far the number next to a threshold is from it, relative to it, with one more step for its rounding, and how many
-# decimals such a threshold has: in 64 bits, then in 32 bits.
+GROUPED_WITHOUT_UNIT_FROM: Final = 10_000  # so that a year stays 2019
+# The largest relative distance of a target from the threshold beside it (two floating-point steps), and the most decimals of
+# such a threshold: in 64 bits, then in 32 bits.
 NEXT_TO: Final = ((Decimal(2) ** -51, DECIMALS_MAX), (Decimal(2) ** -22, DECIMALS_MIN))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
-    """What `words.toml` of a locale gives. `date` holds {day}, {month} and {year}; the phrases hold {number}.
+    """The content of a locale's `words.toml`. `date` holds {day}, {month} and {year}; the phrases hold {number}.
 
-    `ways`: what the first, the second and any further way to a yes is beside the others, in the order of their effort.
+    `ways`: titles of the first, second and third tier of a letter.
     """
 
     months: tuple[str, ...]
@@ -46,15 +46,12 @@ class Words:
     units_close: tuple[str, ...]
 
     def day(self, moment: dt.date) -> str:
-        """Spell a day."""
+        """Write a date."""
         return self.date.format(day=moment.day, month=self.months[moment.month - 1], year=moment.year)
 
 
 def read_words(text: str) -> Words:
-    """Read a words.toml.
-
-    Raises: ValueError that says what is wrong.
-    """
+    """Read a words.toml. Raises: ValueError that says what is wrong."""
     try:
         given: dict[str, Any] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -84,8 +81,8 @@ def _check_phrases(words: Words) -> None:
     if len(words.months) != 12 or len(set(words.months)) != 12:  # noqa: PLR2004 - months
         message = "months must be twelve different ones"
         raise ValueError(message)
-    if len(words.ways) != WAYS or not all(way.strip() for way in words.ways):
-        message = f"ways must be {WAYS} texts: what the first, the second and a third way to a yes is"
+    if len(words.ways) != TIER_TITLES or not all(way.strip() for way in words.ways):
+        message = f"ways must be {TIER_TITLES} texts: what the first, the second and a third way to a yes is"
         raise ValueError(message)
     for name, wanted in (
         ("date", ("day", "month", "year")),
@@ -101,14 +98,14 @@ def _check_phrases(words: Words) -> None:
 
 
 def before_and_after(action: Action, words: Words) -> tuple[str, str]:
-    """Spell where an action begins and where it leads, each with its unit.
+    """Write an action's present and target value, each with its unit.
 
-    Where the direction is `provide`, nothing is recorded: what stands there is a lender's code for that, never a value.
+    For the direction `provide` the present value is the lender's code for a missing record, and is not shown.
     """
     after = _target(action, words)
     if action["direction"] == "provide":
         return words.not_known, after
-    for decimals in (DECIMALS_MIN, DECIMALS_MAX, 8, 17):  # more only where both would read the same
+    for decimals in (DECIMALS_MIN, DECIMALS_MAX, 8, 17):  # more only while both read the same
         before = _value(action["from"], action["unit"], words, decimals)
         if before != after:
             break
@@ -144,7 +141,7 @@ def _target(action: Action, words: Words) -> str:
 
 
 def _next_to(exact: Decimal) -> Decimal | None:
-    """The round number that a target lies next to, if there is one."""
+    """The round threshold directly beside a target, or None."""
     for apart, decimals_max in NEXT_TO:
         for decimals in range(decimals_max + 1):
             near = _rounded(exact, decimals, ROUND_HALF_EVEN)
@@ -158,7 +155,7 @@ def _is_short(exact: Decimal) -> bool:
 
 
 def _decimal(value: float) -> Decimal:
-    """The shortest decimal that is this number."""
+    """The shortest decimal that reads back as this number."""
     return Decimal(repr(float(value)))
 
 
@@ -167,7 +164,7 @@ def _decimals(exact: Decimal) -> int:
 
 
 def _decimals_for(exact: Decimal) -> int:
-    """How many decimals give the wanted significant digits."""
+    """The decimals that give `SIGNIFICANT` digits."""
     return max(0, SIGNIFICANT - 1 - exact.adjusted())
 
 
@@ -194,5 +191,5 @@ def _with_unit(exact: Decimal, unit: str | None, words: Words) -> str:
 
 
 def last_whole_day(ends_at: dt.datetime) -> dt.date:
-    """The last day, in the zone of `ends_at`, that is over when that moment comes: what "until" may promise."""
+    """The last day, in the zone of `ends_at`, that is over by then: what "until" may promise."""
     return ends_at.date() - dt.timedelta(days=1)

@@ -1,7 +1,7 @@
-"""What a letter's HTML may be made of: nothing that runs a script or fetches anything when the letter is opened.
+"""The HTML that a letter may hold: nothing that runs a script or fetches anything when the letter is opened.
 
-Elements and attributes are allow-lists. The same rules check a template's file, where a fault has a line, and the letters of the
-trial, so that nothing a template puts together escapes them. How a letter looks is the lender's own business.
+Elements and attributes are allow-lists. The rules check the template files, where faults have lines, and the letters of the
+trial, which show what expressions add up to.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ STYLE_FETCHES: Final = re.compile(
     r"@import|url\(\s*['\"]?(?!data:)|image-set|\\", re.IGNORECASE
 )  # a backslash can spell any of them
 LITERAL: Final = frozenset({"href", "src", "style", "bgcolor"})
-PUT_IN: Final = "\ue000"  # stands for what a template puts in, while its file is judged
+EXPRESSION: Final = "\ue000"  # stands for a Jinja expression while a template file is checked
 STYLE_FETCHES_FAULT: Final = "its style would fetch something when the letter is opened"
-AS_IT_IS: Final = "must stand in the file as it is, without {{ }} or {% %} in it"
+LITERAL_FAULT: Final = "must stand in the file as it is, without {{ }} or {% %} in it"
 PICTURE: Final = re.compile(r"data:image/(png|jpeg|gif|webp);base64,", re.IGNORECASE)
 LINKS: Final = ("https:", "mailto:", "tel:", "#")
 UNSEEN: Final = frozenset({"head", "style", "title"})
@@ -42,7 +42,7 @@ JINJA: Final = re.compile(r"\{%.*?%\}|\{\{.*?\}\}|\{#.*?#\}", re.DOTALL)
 
 
 class _Page(HTMLParser):
-    """Reads a page: its faults as (line, fault), and the words that a person sees."""
+    """Collects a page's faults as (line, fault), and its visible words."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class _Page(HTMLParser):
         self._unseen: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Look at one element."""
+        """Check one element."""
         line = self.getpos()[0]
         if tag not in ELEMENTS:
             self.found.append((line, f"the element <{tag}> is not allowed in a letter"))
@@ -65,37 +65,35 @@ class _Page(HTMLParser):
                 self.found.append((line, STYLE_FETCHES_FAULT))
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Take `<p/>` for `<p>`, as browsers do."""
+        """Read `<p/>` as `<p>`, as browsers do."""
         self.handle_starttag(tag, attrs)
 
     def handle_endtag(self, tag: str) -> None:
-        """Leave an element."""
+        """Close an element."""
         if tag in self._unseen:
             while self._unseen.pop() != tag:
                 pass
 
     def handle_comment(self, data: str) -> None:  # noqa: ARG002 - the base class's
-        """Refuse it: some mail programs read what stands in one, and programs differ in where one ends."""
+        """Refuse it: some mail programs interpret comments, and programs differ in where one ends."""
         self._refuse("a comment of HTML is not allowed in a letter; write {# ... #}")
 
     def handle_decl(self, decl: str) -> None:
-        """Take the doctype, and no other declaration."""
+        """Accept the doctype only."""
         if " ".join(decl.lower().split()) != "doctype html":
-            self._refuse("no declaration but <!doctype html> is allowed in a letter")
+            self.unknown_decl(decl)
 
     def unknown_decl(self, data: str) -> None:  # noqa: ARG002 - the base class's
-        """Refuse it, as `<![if mso]>`."""
+        """Refuse it, such as `<![if mso]>`."""
         self._refuse("no declaration but <!doctype html> is allowed in a letter")
 
-    def handle_pi(self, data: str) -> None:  # noqa: ARG002 - the base class's
-        """Refuse it, as `<?xml`."""
-        self._refuse("<? is not allowed in a letter")
+    handle_pi = unknown_decl  # such as `<?xml`
 
     def _refuse(self, fault: str) -> None:
         self.found.append((self.getpos()[0], fault))
 
     def handle_data(self, data: str) -> None:
-        """Read text, or a style."""
+        """Collect text; check a style."""
         if self._unseen[-1:] == ["style"]:
             if STYLE_FETCHES.search(data):
                 self._refuse(STYLE_FETCHES_FAULT)
@@ -105,8 +103,8 @@ class _Page(HTMLParser):
 
 def _attribute(tag: str, name: str, value: str) -> str:
     where = f"<{tag} {name}>"
-    if name in LITERAL and PUT_IN in value:
-        return f"{where} {AS_IT_IS}"
+    if name in LITERAL and EXPRESSION in value:
+        return f"{where} {LITERAL_FAULT}"
     if name in FETCHING and value and not (name == "src" and tag == "img" and PICTURE.match(value)):
         return f"{where} would fetch something when the letter is opened"
     if name not in ATTRIBUTES:
@@ -119,15 +117,15 @@ def _attribute(tag: str, name: str, value: str) -> str:
 
 
 def page_faults(page: str) -> list[tuple[int, str]]:
-    """List what in a letter's HTML would fetch or run something, as (line, fault)."""
+    """The faults of a letter's HTML, as (line, fault)."""
     return sorted(dict.fromkeys(_read(page).found))
 
 
 def file_faults(text: str) -> list[tuple[int, str]]:
-    """List the same of a template's file, where what letters put in stands as a blank."""
-    marked = JINJA.sub(lambda found: PUT_IN + "\n" * found.group().count("\n"), text)
-    put_in = [(line, fault) for line, fault in _read(marked).found if fault.endswith(AS_IT_IS)]
-    return sorted(dict.fromkeys([*page_faults(JINJA.sub(_blank, text)), *put_in]))
+    """The faults of a template file, with its Jinja tags blanked."""
+    marked = JINJA.sub(lambda found: EXPRESSION + "\n" * found.group().count("\n"), text)
+    in_literals = [(line, fault) for line, fault in _read(marked).found if fault.endswith(LITERAL_FAULT)]
+    return sorted(dict.fromkeys([*page_faults(JINJA.sub(_blank, text)), *in_literals]))
 
 
 def _blank(found: re.Match[str]) -> str:
@@ -135,14 +133,14 @@ def _blank(found: re.Match[str]) -> str:
 
 
 def visible(page: str) -> str:
-    """Give the words that a person sees in a page that has no faults."""
+    """The visible words of a page without faults."""
     return " ".join(_read(page).words)
 
 
 def _read(page: str) -> _Page:
     read = _Page()
     read.feed(page)
-    if "<" in read.rawdata:  # a browser shows nothing of it
+    if "<" in read.rawdata:  # browsers show nothing of it
         read.found.append((read.getpos()[0], "a tag, an attribute or a comment begins here and never ends"))
     else:
         read.close()

@@ -1,4 +1,4 @@
-"""Letters from a file of answers, for who writes templates: nothing is sent, and nobody's contact is needed."""
+"""Previews: the letters of a file of answers, to a made-up recipient. Nothing is sent."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ import orjson
 
 from stream.errors import ConfigurationError, CorruptionError, MalformedRecord, PoisonError
 from stream.events import Recommendation
-from stream.notify.contacts.contact import Contact
 from stream.notify.letters.contract import check_contract
-from stream.notify.letters.templates import Letter, LetterTemplates
-from stream.notify.letters.tier_choice import worth_telling
-from stream.notify.letters.view import Recipient, creditor_of, view_of
-from stream.notify.notices.notice import KIND, notice_id
+from stream.notify.letters.letter_writer import LetterWriter
+from stream.notify.letters.templates import Letter, Templates
+from stream.notify.letters.tier_choice import choose_tiers
+from stream.notify.letters.view import Recipient
 from stream.notify.settings import NotifySettings
-from stream.notify.transports.transport import Package
 from stream.wire.avro_records import decode, encode
 
 LINE_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -34,10 +32,10 @@ RECIPIENT: Final = Recipient(name="Alex Sample", address=("12 Example Street", "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Previewed:
+class Preview:
     """One line of the input: its letter, or why there is none.
 
-    `steps`: how many each way of the letter has. `unlabelled`: the features that it names as the model does.
+    `steps`: how many each tier in the letter has. `unlabelled`: the features without a label that the letter names.
     """
 
     decision_id: str
@@ -51,39 +49,39 @@ class Previewed:
     unlabelled: tuple[str, ...] = ()
 
 
-def filled(settings: NotifySettings) -> NotifySettings:
-    """The settings, with the names of those that are not set yet in their place."""
+def with_placeholders(settings: NotifySettings) -> NotifySettings:
+    """The settings, where each that is not set yet holds its own name."""
     missing: dict[str, Any] = {name: text for name, text in SAMPLE.items() if not getattr(settings, name)}
     return replace(settings, **missing)
 
 
-def previews(source: Path, settings: NotifySettings, templates: LetterTemplates, now_ms: int) -> Iterator[Previewed]:
-    """Read the JSONL of `coach recommend`, and write each letter as it would go out.
+def previews(source: Path, settings: NotifySettings, templates: Templates, now_ms: int) -> Iterator[Preview]:
+    """Read the JSONL of `coach recommend`, and write each letter as it would be sent.
 
     Raises: ConfigurationError where the file cannot be read.
     """
-    creditor = creditor_of(filled(settings))
+    writer, locale = LetterWriter(with_placeholders(settings), templates=templates), settings.notify_locale
     for number, line in _lines(source):
         try:
             recommendation = _recommendation(line)
         except PoisonError as error:
-            told = f"{error.reason}: {error}"
-            yield Previewed(decision_id=f"line {number}", letter=None, why=told, is_wrong=True, is_answer=False)
+            why = f"{error.reason}: {error}"
+            yield Preview(decision_id=f"line {number}", letter=None, why=why, is_wrong=True, is_answer=False)
             continue
         one, status = recommendation["decision_id"], recommendation["status"]
         if status == "not_model_decline":
             why = "the model did not decline this: no letter goes out"
-            yield Previewed(decision_id=one, letter=None, why=why, status=status)
+            yield Preview(decision_id=one, letter=None, why=why, status=status)
             continue
         try:
             dated = dict(recommendation) | ({} if recommendation["expires_at"] else {"expires_at": SAMPLE_TIME})
             check_contract(cast("Recommendation", dated))
-            view = view_of(recommendation, creditor=creditor, recipient=RECIPIENT, words=templates.words, now_ms=now_ms)
+            view = writer.view(recommendation, RECIPIENT, locale, now_ms)
             if not view["expires_on"]:
                 view["expires_on"] = "[no day: these rows have no event_time]"
-            yield Previewed(
+            yield Preview(
                 decision_id=one,
-                letter=templates.letter(view),
+                letter=writer.templates(locale).letter(view),
                 why="",
                 status=status,
                 steps=tuple(len(option["steps"]) for option in view["options"]),
@@ -91,33 +89,19 @@ def previews(source: Path, settings: NotifySettings, templates: LetterTemplates,
                 unlabelled=unlabelled(recommendation),
             )
         except PoisonError as error:
-            yield Previewed(decision_id=one, letter=None, why=f"{error.reason}: {error}", is_wrong=True, status=status)
+            yield Preview(decision_id=one, letter=None, why=f"{error.reason}: {error}", is_wrong=True, status=status)
 
 
 def unlabelled(recommendation: Recommendation) -> tuple[str, ...]:
-    """Name the features that a letter calls by the model's name, for features.toml gives them no label."""
-    steps = [action for tier in worth_telling(recommendation["tiers"])[0] for action in tier["actions"]]
+    """The features that a letter calls by the model's name because features.toml gives them no label."""
+    steps = [action for tier in choose_tiers(recommendation["tiers"])[0] for action in tier["actions"]]
     found = {action["feature"] for action in steps if action["label"] == action["feature"]}
     found |= {
         reason["feature"]
         for reason in recommendation["reasons"]
-        if reason["text"].startswith(f"{reason['feature']}: ")  # what a reason without a text of its own begins with
+        if reason["text"].startswith(f"{reason['feature']}: ")  # the start of a reason that has no text of its own
     }
     return tuple(sorted(found))
-
-
-def package_of(decision_id: str, locale: str, letter: Letter, contact: Contact | None = None) -> Package:
-    """Wrap a letter up, for its file's name."""
-    one = notice_id(decision_id, KIND)
-    return Package(
-        notice_id=one,
-        decision_id=decision_id,
-        subject_ref=None,
-        kind=KIND,
-        locale=locale,
-        letter=letter,
-        contact=contact,
-    )
 
 
 def _lines(source: Path) -> Iterator[tuple[int, bytes]]:
@@ -132,7 +116,7 @@ def _lines(source: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _recommendation(line: bytes) -> Recommendation:
-    """Read one, and hold it against its schema. Raises: MalformedRecord."""
+    """Read a line, and check it against the schema. Raises: MalformedRecord."""
     try:
         given: Any = orjson.loads(line)
         found = given.get("recommendation", given) if isinstance(given, dict) else None

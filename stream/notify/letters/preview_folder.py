@@ -1,4 +1,4 @@
-"""Previews as files, the page that lists them, and what a reviewer should know of them all."""
+"""Writes previews to a folder with a page that lists them, and counts them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
-from stream.notify.letters.preview import Previewed, package_of
-from stream.notify.transports.outbox import INDEX, file_name, take_for_previews, write_whole
+from stream.errors import ConfigurationError
+from stream.notify.letters.preview import EXPECTED, Preview
+from stream.notify.notices.notice import KIND, notice_id
+from stream.notify.transports.outbox import INDEX, claim_for_previews, file_name, write_whole
 
 HEADINGS: Final = ("Reference", "Letter", "Status", "Ways", "Steps of each", "Reasons", "Features without a label")
-FEATURES_TOLD_MAX: Final = 20
+FEATURES_LISTED_MAX: Final = 20
 STYLE: Final = (
     "body{font:15px/1.45 sans-serif;margin:2rem;color:#1c2329}table{border-collapse:collapse}"
     "th{text-align:left;position:sticky;top:0;background:#fff;border-bottom:2px solid #1f4e5f}"
@@ -21,29 +23,38 @@ STYLE: Final = (
 
 
 class PreviewFolder:
-    """Where previews are written: HTML and text of each letter, and a page that lists them."""
+    """A folder of previews: HTML and text of each letter, and a page that lists them.
 
-    def __init__(self, folder: Path, locale: str) -> None:
-        """Make the folder. Raises: ConfigurationError where it holds real letters, DiskUnavailable."""
-        take_for_previews(folder)
+    Raises: ConfigurationError where the folder holds letters to applicants, DiskUnavailable.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        claim_for_previews(folder)
         self._folder = folder
-        self._locale = locale
         self._rows: list[str] = []
 
-    def write(self, one: Previewed) -> None:
+    def write(self, one: Preview) -> None:
         """Write one letter. Raises: DiskUnavailable."""
-        told = html.escape(one.decision_id)
+        decision = html.escape(one.decision_id)
         if one.letter is None:
-            cells = [told, "none", html.escape(one.status), html.escape(one.why)]
+            cells = [decision, "none", html.escape(one.status), html.escape(one.why)]
             self._rows.append(f'<tr>{_cells(cells[:3])}<td colspan="{len(HEADINGS) - 3}">{cells[3]}</td></tr>')
             return
-        name = file_name(package_of(one.decision_id, self._locale, one.letter))
+        name = file_name(one.decision_id, notice_id(one.decision_id, KIND))
         write_whole(self._folder / f"{name}.html", one.letter.html)
         write_whole(self._folder / f"{name}.txt", f"{one.letter.subject}\n\n{one.letter.text}")
         links = f'<a href="{name}.html">letter</a> &middot; <a href="{name}.txt">as text</a>'
         steps = ", ".join(map(str, one.steps))
         reasons = html.escape("; ".join(one.reasons))
-        cells = [told, links, one.status, str(len(one.steps)), steps, reasons, html.escape(", ".join(one.unlabelled))]
+        cells = [
+            decision,
+            links,
+            one.status,
+            str(len(one.steps)),
+            steps,
+            reasons,
+            html.escape(", ".join(one.unlabelled)),
+        ]
         self._rows.append(f"<tr>{_cells(cells)}</tr>")
 
     def finish(self) -> None:
@@ -59,15 +70,15 @@ class PreviewFolder:
 
 
 class Totals:
-    """What was previewed, in numbers."""
+    """Counts of previews."""
 
     def __init__(self) -> None:
         self.letters = self.without = self.wrong = self.no_answers = 0
         self.unlabelled_letters = 0
         self._features: Counter[str] = Counter()
 
-    def add(self, one: Previewed) -> None:
-        """Count one."""
+    def add(self, one: Preview) -> None:
+        """Count one preview."""
         self.letters += one.letter is not None
         self.without += one.letter is None
         self.wrong += one.is_wrong
@@ -75,20 +86,26 @@ class Totals:
         self.unlabelled_letters += bool(one.unlabelled)
         self._features.update(one.unlabelled)
 
+    def check_answers(self, source: Path) -> None:
+        """Refuse a file without a single answer in it. Raises: ConfigurationError."""
+        if self.no_answers and self.no_answers == self.letters + self.without:
+            message = f"--input {source}: none of its {self.no_answers} lines is an answer; give {EXPECTED}"
+            raise ConfigurationError(message)
+
     @property
     def unlabelled(self) -> list[str]:
-        """The features without a label, those that most letters name first."""
+        """The features without a label, most frequent first."""
         return [name for name, _ in sorted(self._features.items(), key=lambda one: (-one[1], one[0]))]
 
-    def labels_told(self) -> str:
-        """Say how many letters name features without a label, and which; nothing where none does."""
+    def unlabelled_summary(self) -> str:
+        """Say how many letters name features without a label, and which; empty where none does."""
         names = self.unlabelled
         if not names:
             return ""
-        more = f" and {len(names) - FEATURES_TOLD_MAX} more" if len(names) > FEATURES_TOLD_MAX else ""
+        more = f" and {len(names) - FEATURES_LISTED_MAX} more" if len(names) > FEATURES_LISTED_MAX else ""
         return (
             f"{self.unlabelled_letters} of {self.letters} letters call a feature by the model's name, for features.toml "
-            f"gives it no label: {', '.join(names[:FEATURES_TOLD_MAX])}{more}"
+            f"gives it no label: {', '.join(names[:FEATURES_LISTED_MAX])}{more}"
         )
 
 

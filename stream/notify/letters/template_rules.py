@@ -1,4 +1,4 @@
-"""What a letter's template may be, told from its syntax tree: mandatory blocks, and only names meant for applicants."""
+"""Rules for a template's syntax tree: mandatory blocks, and only names meant for applicants."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jinja2 import nodes
 from stream.notify.letters.view import FIELDS, VARIABLES
 
 MANDATORY_BLOCKS: Final = ("decision", "reasons", "changes", "no_offer", "expiry", "contest", "disclosures")
-# What a recommendation has besides, and a template writer may try: the error then says why it is not there.
+# Other fields of a recommendation that a template writer may try; the error says why they are missing.
 NOT_FOR_APPLICANTS: Final = frozenset(
     {
         "binding_threshold", "code", "comparator", "contribution", "effort", "feature", "margin", "model_id",
@@ -24,7 +24,7 @@ FILTERS: Final = frozenset(
      "upper", "wordwrap"}
 )  # fmt: skip
 TESTS: Final = frozenset({"defined", "divisibleby", "eq", "even", "ge", "gt", "le", "lt", "ne", "odd"})
-# No macros, imports, inheritance, calls or switches of escaping: whatever a letter says stands in its own file, in order.
+# No macros, imports, inheritance, calls or changes of escaping: a template's text is in its own file, in order.
 ALLOWED: Final = (
     nodes.Template, nodes.Output, nodes.TemplateData, nodes.Block, nodes.For, nodes.If, nodes.Assign, nodes.Name,
     nodes.Const, nodes.List, nodes.Tuple, nodes.Getattr, nodes.Getitem, nodes.Filter, nodes.Test, nodes.CondExpr,
@@ -34,7 +34,7 @@ ALLOWED: Final = (
 
 
 def faults(tree: nodes.Template, *, blocks: bool) -> Iterator[tuple[int, str, str]]:
-    """List what is wrong with a template as (line, block or nothing, fault). `blocks`: whether it must have all of them."""
+    """The faults of a template, as (line, block or "", fault). `blocks`: whether it needs the mandatory blocks."""
     if blocks:
         found = [block.name for block in tree.find_all(nodes.Block)]
         for name in MANDATORY_BLOCKS:
@@ -46,7 +46,7 @@ def faults(tree: nodes.Template, *, blocks: bool) -> Iterator[tuple[int, str, st
 
 
 def _conditional(node: nodes.Node) -> Iterator[tuple[int, str, str]]:
-    """Find mandatory blocks inside anything but other blocks: each letter must have them, whatever it says."""
+    """Find mandatory blocks inside anything but other blocks: every letter must have them."""
     for child in node.iter_child_nodes():
         if isinstance(child, nodes.Block):
             yield from _conditional(child)
@@ -57,7 +57,7 @@ def _conditional(node: nodes.Node) -> Iterator[tuple[int, str, str]]:
                 yield (
                     block.lineno,
                     block.name,
-                    f"stands within {inside}; it must stand in each letter, under no condition",
+                    f"is inside {inside}; every letter must have it, under no condition",
                 )
 
 

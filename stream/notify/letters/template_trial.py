@@ -1,8 +1,4 @@
-"""A trial rendering of each template: made-up letters in which every mandatory part must appear.
-
-The made-up letters have everything in them, fewer reasons and options, no change to offer, an expired offer, or the least there
-can be.
-"""
+"""A trial rendering of each template: made-up letters, from full to minimal, in which every mandatory part must appear."""
 
 from __future__ import annotations
 
@@ -18,21 +14,18 @@ from stream.notify.letters.templates import LetterTemplates, Templates
 from stream.notify.letters.view import View
 
 SPACE: Final = re.compile(r"\s+")
-MARK: Final = "<&>"  # in each probe: what is not escaped in HTML shows as another text
+MARK: Final = "<&>"  # in each text: unescaped, it would read differently in HTML
 
 
 def check_by_trial(templates: Templates) -> None:
-    """Render each template with made-up letters.
-
-    Raises: ConfigurationError that names file and block of each fault.
-    """
+    """Render each template with made-up letters. Raises: ConfigurationError with file and block of each fault."""
     wrong = [fault for one in templates.of.values() for fault in _faults(one)]
     if wrong:
         raise ConfigurationError("; ".join(dict.fromkeys(wrong)))
 
 
 def full_view() -> View:
-    """A letter with everything in it; each text is found nowhere else."""
+    """A letter with everything in it; each text is unique."""
     options = [
         {
             "number": number,
@@ -87,7 +80,7 @@ def _views() -> Iterator[tuple[str, View]]:
 
 
 def _expected(view: View) -> dict[str, list[str]]:
-    """The texts that each block must hold."""
+    """The texts that each block must show."""
     steps = [step for option in view["options"] for step in option["steps"]]
     notice = [view["lender"]["notice"]] if view["lender"]["notice"] else []
     return {
@@ -116,7 +109,7 @@ def _faults(templates: LetterTemplates) -> Iterator[str]:
             yield from (f"{where}: {fault}" for fault in _part(templates, part, whole, view, case))
         yield from (
             f"{templates.paths['html']}: {fault}"
-            for fault in dict.fromkeys(told for _, told in page_faults(letter.html))
+            for fault in dict.fromkeys(fault for _, fault in page_faults(letter.html))
         )
 
 
@@ -125,11 +118,11 @@ def _part(templates: LetterTemplates, part: str, whole: str, view: View, case: s
     template = templates.parts[part]
     context = template.new_context(view)
     for block in MANDATORY_BLOCKS:
-        told = _shown("".join(template.blocks[block](context)), part)
-        missing = [text for text in _expected(view)[block] if _squeezed(text) not in told]
-        if not told:
+        rendered = _shown("".join(template.blocks[block](context)), part)
+        missing = [text for text in _expected(view)[block] if _squeezed(text) not in rendered]
+        if not rendered:
             yield f"block {block} is empty in a letter with {case}"
-        elif told not in shown:
+        elif rendered not in shown:
             yield f"block {block} does not appear in a letter with {case}"
         elif missing:
             yield f"block {block} leaves out {', '.join(missing[:3])} in a letter with {case}"
@@ -141,7 +134,7 @@ def _part(templates: LetterTemplates, part: str, whole: str, view: View, case: s
 
 
 def _shown(text: str, part: str) -> str:
-    """The words that a person reads, with one space between them."""
+    """The visible text, without white space."""
     return _squeezed(visible(text) if part == "html" else text)
 
 

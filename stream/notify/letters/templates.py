@@ -1,4 +1,4 @@
-"""Templates of letters: a folder a locale, read and judged once, when the notifier starts.
+"""Templates of letters: one folder per locale, read and checked when the notifier starts.
 
 `<folder>/<locale>/` holds words.toml and, for each kind of notice, <kind>.subject, <kind>.txt and <kind>.html.
 """
@@ -29,12 +29,12 @@ WORDS: Final = "words.toml"
 FILE_BYTES_MAX: Final = 256 * 1024
 TOO_DEEP: Final = "is nested too deeply"
 SUBJECT_CHARACTERS_MAX: Final = 200
-FAULTS_TOLD_MAX: Final = 20
+FAULTS_LISTED_MAX: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Letter:
-    """One letter as it is sent."""
+    """One letter as sent."""
 
     subject: str
     text: str
@@ -42,7 +42,7 @@ class Letter:
 
     @property
     def sha256(self) -> str:
-        """Hash of all three, each followed by a zero byte, as hex."""
+        """SHA-256 of all three, each followed by a zero byte; hex."""
         whole = b"".join(part.encode() + b"\0" for part in (self.subject, self.text, self.html))
         return hashlib.sha256(whole).hexdigest()
 
@@ -59,10 +59,7 @@ class LetterTemplates:
     paths: Mapping[str, Path]
 
     def letter(self, view: View) -> Letter:
-        """Write a letter.
-
-        Raises: LetterRefused where the template fails on this view.
-        """
+        """Render a letter. Raises: LetterRefused where a template fails on this view."""
         try:
             subject = " ".join(self.parts["subject"].render(view).split())
             text = self.parts["txt"].render(view).strip() + "\n"
@@ -71,7 +68,7 @@ class LetterTemplates:
             message = (
                 f"the templates of {self.kind} in locale {self.locale} fail on this letter: {type(error).__name__}"
             )
-            raise LetterRefused(message) from None  # the text of the error may hold a value
+            raise LetterRefused(message) from None  # the error's text may hold a value
         if not subject or len(subject) > SUBJECT_CHARACTERS_MAX or not subject.isprintable():
             message = f"the subject line of {self.kind} in locale {self.locale} is empty, too long or not printable"
             raise LetterRefused(message)
@@ -80,13 +77,13 @@ class LetterTemplates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Templates:
-    """All templates, by kind and locale; `default` is the locale where an applicant's has none."""
+    """All templates, by kind and locale; `default`: the locale where the applicant's has none."""
 
     of: Mapping[tuple[NoticeKind, str], LetterTemplates]
     default: str
 
     def find(self, kind: NoticeKind, locale: str) -> LetterTemplates:
-        """Give those of the locale, else of its language, else of the default locale."""
+        """The templates of the locale, else of its language, else of the default locale."""
         wanted = locale.replace("_", "-")
         for name in (wanted, wanted.partition("-")[0]):
             for (one_kind, one), templates in self.of.items():
@@ -96,17 +93,17 @@ class Templates:
 
     @property
     def locales(self) -> list[str]:
-        """The locales that there are."""
+        """All locales."""
         return sorted({locale for _, locale in self.of})
 
 
 def shipped_folder() -> Path:
-    """Where the package's own templates are."""
+    """The folder of the package's own templates."""
     return Path(str(files("stream.notify.letters") / "templates"))
 
 
 def read_templates(folder: str, default: str) -> Templates:
-    """Read and judge all templates of a folder, or those shipped where `folder` is empty.
+    """Read and check all templates of a folder; an empty `folder` stands for the shipped ones.
 
     Raises: ConfigurationError that names file, line and block of each fault.
     """
@@ -139,8 +136,8 @@ def _of_locale(place: Path, kind: NoticeKind) -> LetterTemplates:
         fault for part, path in paths.items() for fault in _faults(environment, place, path, blocks=part != "subject")
     ]
     if wrong:
-        more = f"; and {len(wrong) - FAULTS_TOLD_MAX} more" if len(wrong) > FAULTS_TOLD_MAX else ""
-        raise ConfigurationError("; ".join(wrong[:FAULTS_TOLD_MAX]) + more)
+        more = f"; and {len(wrong) - FAULTS_LISTED_MAX} more" if len(wrong) > FAULTS_LISTED_MAX else ""
+        raise ConfigurationError("; ".join(wrong[:FAULTS_LISTED_MAX]) + more)
     try:
         parts = {part: _compiled(environment, path) for part, path in paths.items()}
     except TemplateSyntaxError as error:
@@ -159,7 +156,7 @@ def _of_locale(place: Path, kind: NoticeKind) -> LetterTemplates:
 def _compiled(environment: jinja2.Environment, path: Path) -> jinja2.Template:
     try:
         return environment.get_template(path.name)
-    except (RecursionError, SyntaxError, MemoryError):  # of Python, which templates are translated to
+    except (RecursionError, SyntaxError, MemoryError):  # templates compile to Python
         message = f"{path}: {TOO_DEEP}"
         raise ConfigurationError(message) from None
 
@@ -173,7 +170,7 @@ def _environment(place: Path) -> ImmutableSandboxedEnvironment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
         auto_reload=False,
-        optimized=False,  # it would work out what stands in a template before the template is judged
+        optimized=False,  # the optimizer would evaluate expressions before they are checked
     )
     environment.globals.clear()
     environment.filters = {name: environment.filters[name] for name in FILTERS}
@@ -182,7 +179,7 @@ def _environment(place: Path) -> ImmutableSandboxedEnvironment:
 
 
 def _faults(environment: jinja2.Environment, place: Path, path: Path, *, blocks: bool, depth: int = 0) -> list[str]:
-    """What is wrong with a file and with those that it includes."""
+    """The faults of a file and of those that it includes."""
     try:
         tree = environment.parse(_text(path), path.name)
         found = sorted(faults(tree, blocks=blocks), key=lambda one: one[0] or 0)
@@ -190,25 +187,25 @@ def _faults(environment: jinja2.Environment, place: Path, path: Path, *, blocks:
         return [f"{path}:{error.lineno}: {error.message}"]
     except RecursionError:
         return [f"{path}: {TOO_DEEP}"]
-    told = []
+    listed = []
     for line, block, fault in found:
-        told.append(f"{path}:{line}: {f'block {block} ' if block else ''}{fault}")
+        listed.append(f"{path}:{line}: {f'block {block} ' if block else ''}{fault}")
     if path.suffix == ".html":
-        told += [f"{path}:{line}: {fault}" for line, fault in file_faults(_text(path))]
+        listed += [f"{path}:{line}: {fault}" for line, fault in file_faults(_text(path))]
     for include in tree.find_all(nodes.Include):
         name = getattr(include.template, "value", None)
         inside = place / str(name)
         if not isinstance(name, str) or Path(name).name != name or not inside.is_file():
-            told.append(f"{path}:{include.lineno}: what is included must be a file of the same folder")
+            listed.append(f"{path}:{include.lineno}: what is included must be a file of the same folder")
         elif depth:
-            told.append(f"{path}:{include.lineno}: what is included must not include anything itself")
+            listed.append(f"{path}:{include.lineno}: what is included must not include anything itself")
         elif inside.suffix != path.suffix:
-            told.append(
+            listed.append(
                 f"{path}:{include.lineno}: what is included must end in {path.suffix} too, or it is escaped wrongly"
             )
         else:
-            told += _faults(environment, place, inside, blocks=False, depth=1)
-    return told
+            listed += _faults(environment, place, inside, blocks=False, depth=1)
+    return listed
 
 
 def _version(place: Path) -> str:

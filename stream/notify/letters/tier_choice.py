@@ -1,4 +1,4 @@
-"""Which ways of a recommendation a letter tells: the least effort first, and none that another one outdoes."""
+"""Chooses the tiers that a letter shows: by effort, without those that another tier dominates."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ INTEGER: Final = re.compile(
 )  # as the ledger writes a contribution, in units of the model's smallest step
 
 
-def worth_telling(tiers: Sequence[RecommendedTier]) -> tuple[list[RecommendedTier], bool]:
-    """Give the tiers that offer something of their own, by effort, and whether each next one lies further past the line.
+def choose_tiers(tiers: Sequence[RecommendedTier]) -> tuple[list[RecommendedTier], bool]:
+    """Return the tiers to show, by effort, and whether each has a larger margin than the one before.
 
-    A tier is left out where another takes no more effort and its score lies at least as far past the line. Where the
-    recommendation does not tell on which side of the line the lender approves, all are left in, and nothing is said of it.
+    A tier is dominated where another takes no more effort and has at least its margin on the approved side of the cutoff.
+    Where the approved side is unknown, all tiers are returned, with False.
     """
     by_effort = sorted(tiers, key=lambda tier: tier["effort"])
     side = side_of_approval(tiers)
     if not side:
         return by_effort, False
-    told: list[RecommendedTier] = []
+    chosen: list[RecommendedTier] = []
     for tier in sorted(by_effort, key=lambda tier: (tier["effort"], -side * tier["margin"])):
-        if not told or side * tier["margin"] > side * told[-1]["margin"]:
-            told.append(tier)
-    return told, True
+        if not chosen or side * tier["margin"] > side * chosen[-1]["margin"]:
+            chosen.append(tier)
+    return chosen, True
 
 
 def side_of_approval(tiers: Iterable[RecommendedTier]) -> int:
-    """Say where the lender approves: 1 above the threshold, -1 below it, 0 where the tiers do not tell.
+    """The side of the cutoff where the lender approves: 1 above, -1 below, 0 unknown.
 
-    Each tier leads from a refusal to an approval, and its contributions add up to the way between the two, exactly.
+    A tier leads from a decline to an approval, and its contributions add up exactly to the difference in margin.
     """
     sides = {_side(tier) for tier in tiers}
     return sides.pop() if len(sides) == 1 else 0

@@ -1,4 +1,4 @@
-"""What a template may say: a view of a recommendation with nothing in it that is not meant for applicants."""
+"""The view that templates render: the parts of a recommendation that are meant for applicants."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from zoneinfo import ZoneInfo
 from stream.events import Action, Recommendation, RecommendedTier
 from stream.notify.contacts.contact import Contact
 from stream.notify.letters.number_words import Words, before_and_after, last_whole_day
-from stream.notify.letters.tier_choice import worth_telling
+from stream.notify.letters.tier_choice import choose_tiers
 from stream.notify.settings import NotifySettings
 from stream.times import time_ms
 
 View: TypeAlias = dict[str, Any]
 
-# All that a template can name: of itself, and of what it names. Lists are of texts or of objects with these fields.
+# All names that a template may use: variables, and their fields.
 VARIABLES: Final = frozenset(
     {
         "date", "reference", "recipient", "lender", "reasons", "options", "searched_all", "expires_on", "expired",
@@ -36,7 +36,7 @@ ADDRESS_KEPT: Final = "[address]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Creditor:
-    """The lender, as letters name it."""
+    """The lender, as letters name it. `zone`: of the dates in letters."""
 
     name: str
     address: tuple[str, ...]
@@ -46,7 +46,7 @@ class Creditor:
 
 
 def creditor_of(settings: NotifySettings) -> Creditor:
-    """Give the lender that the settings name."""
+    """The lender of the settings."""
     name = settings.notify_time_zone
     return Creditor(
         name=settings.notify_lender_name,
@@ -59,19 +59,19 @@ def creditor_of(settings: NotifySettings) -> Creditor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipient:
-    """Who a letter is to, as it is written on it."""
+    """The recipient as printed on a letter."""
 
     name: str = ""
     address: tuple[str, ...] = ()
 
     @property
     def kept(self) -> Recipient:
-        """The same without what names a person, for the record."""
+        """Placeholders for name and address, for the notice."""
         return Recipient(name=NAME_KEPT * bool(self.name), address=(ADDRESS_KEPT,) * bool(self.address))
 
 
 def recipient_of(contact: Contact | None, *, by_post: bool) -> Recipient:
-    """Give what stands on a contact's letter: the name, and the postal address where it goes by post."""
+    """The name of a contact, and the postal address where the letter is printed."""
     if contact is None:
         return Recipient()
     return Recipient(name=contact.name, address=contact.postal_address if by_post else ())
@@ -80,7 +80,7 @@ def recipient_of(contact: Contact | None, *, by_post: bool) -> Recipient:
 def view_of(
     recommendation: Recommendation, *, creditor: Creditor, recipient: Recipient, words: Words, now_ms: int
 ) -> View:
-    """Write down what a template may say of a recommendation that keeps its contract. `now_ms`: Unix milliseconds."""
+    """Build the view of a recommendation that passed `check_contract`. `now_ms`: Unix milliseconds."""
     expires_at = recommendation["expires_at"]
     ends = None if expires_at is None else _moment(time_ms(expires_at), creditor.zone)
     now = _moment(now_ms, creditor.zone)
@@ -107,16 +107,16 @@ def view_of(
 
 
 def _options(tiers: Sequence[RecommendedTier], words: Words) -> list[View]:
-    """The ways worth telling, those that read the same once. A title says what is known of a way beside the others."""
-    worth, is_further = worth_telling(tiers)
+    """The tiers to show, without those that read like an earlier one; titles compare them."""
+    chosen, is_further = choose_tiers(tiers)
     options: list[View] = []
     seen = []
-    for tier in worth:
+    for tier in chosen:
         steps = [_step(action, words) for action in tier["actions"]]
-        told = sorted((step["label"], step["before"], step["after"]) for step in steps)
-        if told in seen:
+        shown = sorted((step["label"], step["before"], step["after"]) for step in steps)
+        if shown in seen:
             continue
-        seen.append(told)
+        seen.append(shown)
         number = len(options) + 1
         title = words.ways[min(number, len(words.ways)) - 1] if is_further else ""
         options.append({"number": number, "title": title, "tier": tier["tier"], "steps": steps})

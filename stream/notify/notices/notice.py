@@ -1,4 +1,4 @@
-"""The record of a notice: which letter, to which decision, when, by which way, in which words; and never the address."""
+"""Builds the records of the notices topic: which letter, when, by which channel, in which words; never the address."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Final
 from stream.canonical import sha256
 from stream.events import Recommendation
 from stream.notify.letters.templates import Letter
-from stream.notify.notices.record import Channel, Notice, NoticeKind, NoticeStatus
+from stream.notify.notices.record import Notice, NoticeKind, NoticeStatus
+from stream.notify.settings import Channel
 from stream.runtime.kafka.dead_letters import SOFTWARE_VERSION
 from stream.times import rfc3339
 
@@ -16,23 +17,23 @@ KIND: Final[NoticeKind] = "adverse_action"
 
 
 def notice_id(decision_id: str, kind: NoticeKind) -> str:
-    """Name the one notice of a kind that a decision has; 64 hex digits."""
+    """The id of a decision's one notice of a kind; 64 hex digits."""
     return sha256({"decision_id": decision_id, "kind": kind})
 
 
 def answer_sha256(recommendation: Recommendation) -> str:
-    """Tell different answers to one decision apart; replay and run_id are transport."""
+    """Hash an answer, without `replay` and `run_id`, which are transport."""
     return sha256({name: value for name, value in recommendation.items() if name not in ("replay", "run_id")})
 
 
 def withheld_id(one: str, answer: str) -> str:
-    """Name the report of a different answer."""
+    """The id of the report of a different answer."""
     return sha256({"notice_id": one, "recommendation_sha256": answer})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rendered:
-    """A letter as it is kept, and what it was made of."""
+    """A letter as the notice keeps it, and the templates it came from."""
 
     letter: Letter
     locale: str
@@ -40,8 +41,8 @@ class Rendered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
-    """How a letter goes out, and why so."""
+class Route:
+    """A letter's channel, and why it was chosen."""
 
     channel: Channel
     why: str
@@ -54,13 +55,13 @@ def notice(  # noqa: PLR0913 - the fields of a record, by name
     status: NoticeStatus,
     now_ms: int,
     rendered: Rendered | None = None,
-    way: Way | None = None,
+    route: Route | None = None,
     attempts: int = 0,
     reply: str | None = None,
     duplicate_possible: bool = False,
     error: str | None = None,
 ) -> Notice:
-    """Write the record. In `sending` the letter is only named by its hash: the record that follows holds it."""
+    """Build the record. `sending` holds the letter's hash only; the record after it holds the text."""
     one, answer = notice_id(recommendation["decision_id"], KIND), answer_sha256(recommendation)
     held = None if rendered is None or status == "sending" else rendered.letter
     return {
@@ -71,8 +72,8 @@ def notice(  # noqa: PLR0913 - the fields of a record, by name
         "recommendation_id": recommendation["recommendation_id"],
         "recommendation_sha256": answer,
         "status": status,
-        "channel": None if way is None else way.channel,
-        "channel_why": "" if way is None else way.why,
+        "channel": None if route is None else route.channel,
+        "channel_why": "" if route is None else route.why,
         "locale": None if rendered is None else rendered.locale,
         "template_version": None if rendered is None else rendered.template_version,
         "subject": "" if held is None else held.subject,
@@ -85,7 +86,7 @@ def notice(  # noqa: PLR0913 - the fields of a record, by name
         "attempts": attempts,
         "reply": reply,
         "duplicate_possible": duplicate_possible,
-        "address_hmac": None if way is None else way.address_hmac,
+        "address_hmac": None if route is None else route.address_hmac,
         "error": error,
         "software_version": SOFTWARE_VERSION,
     }

@@ -1,7 +1,6 @@
-"""What was already sent, as a local index of the `notices` topic: small, rebuildable, and never the truth itself.
+"""A local index of the `notices` topic: which letters were sent. It holds hashes only, and can be rebuilt.
 
-It holds hashes only. A second notifier on this host that is given the same file is refused: SQLite's own lock is held
-as long as the process lives.
+SQLite's lock is held while the process lives, so a second notifier on the same file is refused.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from stream.times import time_ms
 
 log = logging.getLogger(__name__)
 
-FORMAT: Final = "1"  # raised when the tables change: an older file is then built anew
+FORMAT: Final = "1"  # raised when the tables change: older files are rebuilt
 LOCK_WAIT_S: Final = 1.0
 DONE: Final = frozenset({"sent", "printed"})
 TABLES: Final = """
@@ -33,11 +32,8 @@ CREATE TABLE withheld (id BLOB NOT NULL, answer BLOB NOT NULL, PRIMARY KEY (id, 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """What the topic says of one decision and kind.
-
-    `begun_ms`: when (Unix ms) a try began of whose outcome there is no word; None when there is none such.
-    """
+class KnownNotice:
+    """The state of one notice. `begun_ms`: when (Unix ms) an attempt without a recorded outcome began, or None."""
 
     answer: str
     done: bool
@@ -45,44 +41,42 @@ class Known:
 
 
 class NoticeIndex:
-    """The index in one SQLite file, for one thread."""
+    """The index in one SQLite file, for one thread. `topic` includes its cluster.
+
+    A file of another topic or format, or a broken one, is rebuilt.
+
+    Raises: ConfigurationError where another notifier holds the file, DiskUnavailable.
+    """
 
     def __init__(self, path: Path, *, topic: str) -> None:
-        """Open it, or make it; one of another topic or format, or a broken one, is made anew. `topic`: with its cluster.
-
-        Raises: ConfigurationError where another notifier holds it, DiskUnavailable.
-        """
         self._path = path.expanduser()
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self._opened(topic)
+            self._file = self._open(topic)
         except OSError as error:
             message = f"COACH_NOTIFY_STATE={self._path}: {error.strerror or error}"
             raise DiskUnavailable(message) from error
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file, which releases its lock."""
         self._file.close()
 
-    def known(self, one: str) -> Known | None:
-        """What is known of a notice; None when it was never begun."""
+    def known(self, one: str) -> KnownNotice | None:
+        """The state of a notice; None before its first attempt."""
         row = self._ask("SELECT answer, done, begun_ms FROM notice WHERE id = ?", bytes.fromhex(one))
-        return None if row is None else Known(answer=row[0].hex(), done=bool(row[1]), begun_ms=row[2])
+        return None if row is None else KnownNotice(answer=row[0].hex(), done=bool(row[1]), begun_ms=row[2])
 
     def is_withheld(self, one: str, answer: str) -> bool:
-        """Whether this different answer was reported already."""
+        """Whether this different answer was already reported."""
         row = self._ask("SELECT 1 FROM withheld WHERE id = ? AND answer = ?", bytes.fromhex(one), bytes.fromhex(answer))
         return row is not None
 
     def add(self, notices: Iterable[Mapping[str, Any]], read_to: Mapping[int, int] | None = None) -> None:
-        """Take up notices in the order in which they stand on the topic, and how far it is read, in one transaction.
-
-        Raises: DiskUnavailable.
-        """
+        """Add notices, in the topic's order, and the next offsets to read, in one transaction. Raises: DiskUnavailable."""
         try:
             with self._file:
                 for notice in notices:
-                    self._take(notice)
+                    self._add(notice)
                 self._file.executemany(
                     "INSERT INTO read_to VALUES (?, ?) ON CONFLICT (partition) DO UPDATE SET next = excluded.next",
                     list((read_to or {}).items()),
@@ -95,25 +89,25 @@ class NoticeIndex:
         return dict(self._file.execute("SELECT partition, next FROM read_to").fetchall())
 
     def clear(self) -> None:
-        """Forget everything: the topic is another one than it was."""
+        """Forget everything: the topic was recreated."""
         with self._file:
             for table in ("read_to", "notice", "withheld"):
-                self._file.execute(f"DELETE FROM {table}")  # noqa: S608 - names of our own
+                self._file.execute(f"DELETE FROM {table}")  # noqa: S608 - constant names
 
     @property
     def count(self) -> int:
-        """How many notices are done."""
+        """How many notices are sent or printed."""
         row = self._ask("SELECT count(*) FROM notice WHERE done")
         return 0 if row is None else int(row[0])
 
-    def _take(self, notice: Mapping[str, Any]) -> None:
+    def _add(self, notice: Mapping[str, Any]) -> None:
         one = bytes.fromhex(notice_id(notice["decision_id"], notice["kind"]))
         answer, status = bytes.fromhex(notice["recommendation_sha256"]), notice["status"]
         if status == "withheld_different_answer":
             self._file.execute("INSERT OR IGNORE INTO withheld VALUES (?, ?)", (one, answer))
             return
-        # What is done stays done, by its first answer. `failed` says that the try before it came to nothing, unless a try
-        # was lost on its way: then that answer may be in the applicant's hands.
+        # A sent notice stays sent, with its first answer. `failed` ends the attempt before it, unless the connection was
+        # lost during one: then the applicant may have the letter.
         begun = status == "sending" or (status == "failed" and notice["duplicate_possible"])
         self._file.execute(
             "INSERT INTO notice VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
@@ -121,12 +115,12 @@ class NoticeIndex:
             (one, answer, status in DONE, time_ms(notice["recorded_at"]) if begun else None),
         )
 
-    def _opened(self, topic: str) -> sqlite3.Connection:
+    def _open(self, topic: str) -> sqlite3.Connection:
         for _ in range(2):
             file = sqlite3.connect(self._path, timeout=LOCK_WAIT_S)
             try:
                 self._lock(file)
-                if self._is_ours(file, topic):
+                if self._is_current(file, topic):
                     return file
                 file.close()
             except sqlite3.DatabaseError as error:
@@ -136,23 +130,23 @@ class NoticeIndex:
                 log.warning("notify.state_broken", extra={"path": str(self._path), "why": str(error)})
             for ending in ("", "-wal", "-shm", "-journal"):
                 self._path.with_name(self._path.name + ending).unlink(missing_ok=True)
-        message = f"COACH_NOTIFY_STATE={self._path}: cannot be made anew"
+        message = f"COACH_NOTIFY_STATE={self._path}: cannot be rebuilt"
         raise DiskUnavailable(message)
 
     def _lock(self, file: sqlite3.Connection) -> None:
-        """Keep every other process away until this one ends."""
+        """Lock the file until this process ends."""
         file.execute("PRAGMA locking_mode = EXCLUSIVE")
         file.execute("PRAGMA journal_mode = WAL")
-        file.execute("PRAGMA synchronous = NORMAL")  # a lost tail is read again from the topic
+        file.execute("PRAGMA synchronous = NORMAL")  # lost rows are read again from the topic
         file.execute("BEGIN EXCLUSIVE")
         file.execute("COMMIT")
 
-    def _is_ours(self, file: sqlite3.Connection, topic: str) -> bool:
+    def _is_current(self, file: sqlite3.Connection, topic: str) -> bool:
         wanted = {"format": FORMAT, "topic": topic}
         with suppress(sqlite3.OperationalError):  # no such table: the file is new
             return dict(file.execute("SELECT name, value FROM about").fetchall()) == wanted
         if file.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            message = f"COACH_NOTIFY_STATE={self._path}: is an SQLite file of something else; name another one"
+            message = f"COACH_NOTIFY_STATE={self._path}: is an SQLite file of another program; name another one"
             file.close()
             raise ConfigurationError(message)
         file.executescript(f"BEGIN; {TABLES} COMMIT;")
@@ -167,7 +161,7 @@ class NoticeIndex:
         return self._broken(error)
 
     def _broken(self, error: sqlite3.Error) -> DiskUnavailable:
-        return DiskUnavailable(f"COACH_NOTIFY_STATE={self._path}: {error}; it may be deleted, and is then built anew")
+        return DiskUnavailable(f"COACH_NOTIFY_STATE={self._path}: {error}; it may be deleted, and is then rebuilt")
 
     def _ask(self, question: str, *given: bytes) -> tuple[Any, ...] | None:
         try:

@@ -1,4 +1,4 @@
-"""Reads the `notices` topic into the local index, from where the index ends to where the topic ends now."""
+"""Reads the `notices` topic into the local index, from the index's end to the topic's present end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SILENCE_MAX_S: Final = 30.0  # without a message before the end is reached
 
 
 def cluster_topic(properties: Mapping[str, Any], topic: str, timeout_s: float) -> str:
-    """Name the topic with its cluster, so that an index of another cluster is noticed.
+    """Name the topic with its cluster, which tells indexes of different clusters apart.
 
     Raises: KafkaUnavailable, ConfigurationError when there is no such topic.
     """
@@ -41,7 +41,7 @@ def cluster_topic(properties: Mapping[str, Any], topic: str, timeout_s: float) -
 
 
 class NoticeReader:
-    """Brings the index up to the topic's end, whenever partitions come to this notifier."""
+    """Brings the index up to the topic's end, after each assignment of partitions."""
 
     def __init__(self, properties: Mapping[str, Any], *, topic: str, framing: Framing, index: NoticeIndex) -> None:
         self._properties = properties
@@ -49,33 +49,33 @@ class NoticeReader:
         self._framing = framing
         self._index = index
 
-    def catch_up(self, alive: Callable[[], None]) -> int:
-        """Read to the end that the topic has now; return how many records. `alive` is called between the pieces.
+    def catch_up(self, keep_alive: Callable[[], None]) -> int:
+        """Read to the topic's present end; return the number of notices. `keep_alive` is called between batches.
 
         Raises: KafkaUnavailable.
         """
         consumer = groupless_consumer({**self._properties, "enable.partition.eof": False})
         try:
-            return self._read(consumer, alive)
+            return self._read(consumer, keep_alive)
         except KafkaException as error:
             message = f"reading {self._topic} failed: {error.args[0].str()}"
             raise KafkaUnavailable(message) from error
         finally:
             consumer.close()
 
-    def _read(self, consumer: Consumer, alive: Callable[[], None]) -> int:
+    def _read(self, consumer: Consumer, keep_alive: Callable[[], None]) -> int:
         starts, ends = self._range(consumer)
         consumer.assign([TopicPartition(self._topic, number, at) for number, at in starts.items()])
         left = {number for number, at in starts.items() if at < ends[number]}
-        heard, count = time.monotonic(), 0
+        last_message_s, count = time.monotonic(), 0
         while left:
             messages = consumer.consume(MESSAGES_A_CALL, timeout=0.5)
-            count += self._take([one for one in messages if self._holds(one)])
-            heard = time.monotonic() if messages else heard
-            if time.monotonic() - heard > SILENCE_MAX_S:
+            count += self._add([one for one in messages if self._holds(one)])
+            last_message_s = time.monotonic() if messages else last_message_s
+            if time.monotonic() - last_message_s > SILENCE_MAX_S:
                 message = f"{self._topic} was silent for {SILENCE_MAX_S:g} s before its end"
                 raise KafkaUnavailable(message)
-            alive()
+            keep_alive()
             for at in consumer.position([TopicPartition(self._topic, number) for number in left]):
                 if at.offset >= ends[at.partition]:
                     left.discard(at.partition)
@@ -99,7 +99,7 @@ class NoticeReader:
         starts = {number: max(low, known.get(number, 0)) for number, (low, _) in marks.items()}
         return starts, {number: high for number, (_, high) in marks.items()}
 
-    def _take(self, messages: list[Message]) -> int:
+    def _add(self, messages: list[Message]) -> int:
         notices, read_to = [], {}
         for message in messages:
             partition, offset = int(message.partition() or 0), int(message.offset() or 0)

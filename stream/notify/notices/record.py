@@ -1,14 +1,13 @@
-"""What goes out on `notices`: the shape of the record, as stream/events.py has those of the others."""
+"""The record on the `notices` topic; the other records are in stream/events.py."""
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias, TypedDict, get_args
+from typing import Literal, TypeAlias, TypedDict
+
+from stream.notify.settings import Channel
 
 NoticeKind: TypeAlias = Literal["adverse_action"]
 NoticeStatus: TypeAlias = Literal["sending", "sent", "printed", "failed", "withheld_different_answer"]
-Channel: TypeAlias = Literal["email", "webhook", "files", "print"]
-PRINT: Final = "print"
-ELECTRONIC: Final[tuple[Channel, ...]] = tuple(channel for channel in get_args(Channel) if channel != PRINT)
 
 
 class Notice(TypedDict):
@@ -21,7 +20,7 @@ class Notice(TypedDict):
     recommendation_id: str
     recommendation_sha256: str  # of its canonical JSON: tells different answers apart
     status: NoticeStatus
-    channel: Channel | None  # None: nothing goes out
+    channel: Channel | None  # None: no letter went out
     channel_why: str
     locale: str | None
     template_version: str | None  # sha256 over the templates that it was rendered from

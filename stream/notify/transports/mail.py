@@ -1,4 +1,4 @@
-"""Letters by SMTP: text and HTML in one message, whose Message-ID is the same however often it is sent."""
+"""Letters by SMTP: text and HTML in one message, with the same Message-ID at each attempt."""
 
 from __future__ import annotations
 
@@ -17,20 +17,19 @@ from typing import Any, Final, cast
 
 from stream.errors import MailUnavailable
 from stream.notify.deadlines import Deadline, Deadlines, Watchdog, end_connection
-from stream.notify.notices.record import Channel
 from stream.notify.settings import NotifySettings, email_address
-from stream.notify.transports.transport import Bounced, NotNow, Package
+from stream.notify.transports.transport import AddressRefused, Package, TemporaryRefusal
 
 SERVICE_NOT_AVAILABLE: Final = 421
 MESSAGE_ID_CHARACTERS: Final = 40
-EXCHANGE_ANSWERS: Final = 3  # longest waits for an answer that one whole letter may take, from the connection on
-QUIT_S: Final = 2.0  # for a good-bye, which nothing depends on
+EXCHANGE_ANSWERS: Final = 3  # a whole letter, with its connection, may take so many times the timeout of one answer
+QUIT_S: Final = 2.0  # for QUIT, which nothing depends on
 ENHANCED: Final = re.compile(rb"\A\s*([245]\.\d{1,3}\.\d{1,3})\b")
 WRONG_ADDRESS: Final = (ValueError, IndexError, HeaderParseError, MessageError, UnicodeError)
 
 
 class _Begun:
-    """Hands a client of smtplib over before it connects, so that a greeting without end can be cut."""
+    """Passes a client of smtplib to `begin` before it connects, so that an endless greeting can be cut."""
 
     def __init__(self, *given: Any, begin: Callable[[smtplib.SMTP], None], **settings: Any) -> None:  # noqa: ANN401 - as smtplib takes them
         begin(cast("smtplib.SMTP", self))
@@ -48,49 +47,41 @@ class _SmtpTls(_Begun, smtplib.SMTP_SSL):
 class Mail:
     """One connection to a mail server, opened when needed and kept."""
 
-    channel: Channel = "email"
-
     def __init__(self, settings: NotifySettings, deadlines: Deadlines | None = None) -> None:
         self._settings = settings
         self._deadlines = deadlines or Deadlines()
         self._deadline: Deadline = self._deadlines.within(0)
         self._server: smtplib.SMTP | None = None
-        self._connecting: smtplib.SMTP | None = None  # what the watchdog ends, from the first byte on
+        self._connecting: smtplib.SMTP | None = None  # the connection that the watchdog cuts
         self._was_cut = False
 
     def send(self, package: Package) -> str:
         """See `Transport`."""
         message = message_of(package, self._settings)
         with self._watched():
-            fresh = self._server is None
-            try:
-                return self._hand_over(self._connected(), package, message)
-            except smtplib.SMTPServerDisconnected as gone:
-                self.close()
-                if fresh:
-                    raise self._away(gone) from gone
-            return self._once_more(package, message)  # the server had closed a connection that was idle
-
-    def _once_more(self, package: Package, message: EmailMessage) -> str:
-        try:
-            return self._hand_over(self._connected(), package, message)
-        except smtplib.SMTPServerDisconnected as gone:
-            self.close()
-            raise self._away(gone) from gone
+            may_be_stale = self._server is not None  # servers close connections that are idle
+            while True:
+                try:
+                    return self._deliver(self._connected(), package, message)
+                except smtplib.SMTPServerDisconnected as gone:
+                    self.close()
+                    if not may_be_stale:
+                        raise self._unavailable(gone) from gone
+                    may_be_stale = False
 
     def close(self) -> None:
         """See `Transport`."""
         server, self._server = self._server, None
         if server is not None:
             if not self._was_cut:
-                good_bye = self._deadlines.within(QUIT_S)
-                with Watchdog(good_bye, self._cut), contextlib.suppress(OSError, smtplib.SMTPException):
+                deadline = self._deadlines.within(QUIT_S)
+                with Watchdog(deadline, self._cut), contextlib.suppress(OSError, smtplib.SMTPException):
                     server.quit()
             server.close()
         self._connecting = None
 
     def check(self) -> str:
-        """Connect, log in, and say so. Raises: MailUnavailable."""
+        """Connect and log in. Raises: MailUnavailable."""
         with self._watched():
             self._connected()
             self.close()
@@ -98,7 +89,7 @@ class Mail:
 
     @contextlib.contextmanager
     def _watched(self) -> Iterator[None]:
-        """Cut the connection at the deadline, for a server that goes on and on answering meets no timeout."""
+        """Cut the connection at the deadline: a server that drips bytes never meets a timeout."""
         self._deadline = self._deadlines.within(EXCHANGE_ANSWERS * self._settings.notify_smtp_timeout_s)
         with Watchdog(self._deadline, self._cut):
             yield
@@ -111,7 +102,7 @@ class Mail:
     def _connected(self) -> smtplib.SMTP:
         if self._deadline.left_s <= 0:
             self.close()
-            raise self._away(TimeoutError("the whole exchange took too long"), "connecting")
+            raise self._unavailable(TimeoutError("the whole exchange took too long"), "connecting")
         if self._server is None:
             server, doing = None, "connecting"
             try:
@@ -123,7 +114,7 @@ class Mail:
                 if server is not None:
                     server.close()
                 self._connecting = None
-                raise self._away(error, doing) from error
+                raise self._unavailable(error, doing) from error
             self._server = server
         return self._server
 
@@ -145,78 +136,75 @@ class Mail:
     def _begin(self, server: smtplib.SMTP) -> None:
         self._connecting = server
 
-    def _hand_over(self, server: smtplib.SMTP, package: Package, message: EmailMessage) -> str:
-        """Speak SMTP step by step, for what a refusal means depends on the step."""
+    def _deliver(self, server: smtplib.SMTP, package: Package, message: EmailMessage) -> str:
+        """Send in single SMTP steps: what a refusal means depends on the step."""
         address = "" if package.contact is None else package.contact.address
         try:
-            self._expect(*server.mail(self._settings.notify_smtp_from), of_us=True)
-            self._expect(*server.rcpt(address), of_us=False)
+            self._expect(*server.mail(self._settings.notify_smtp_from), is_sender=True)
+            self._expect(*server.rcpt(address), is_sender=False)
         except UnicodeError as wrong:
-            self._forget(server)
+            self._reset(server)
             why = "the address cannot be written in this server's SMTP"
-            raise Bounced(why) from wrong
+            raise AddressRefused(why) from wrong
         except smtplib.SMTPServerDisconnected:
             raise
         except (OSError, smtplib.SMTPException) as error:
             self.close()
-            raise self._away(error) from error
+            raise self._unavailable(error) from error
         try:
             code, said = server.data(message.as_bytes(policy=SMTP))
         except smtplib.SMTPDataError as refused:
-            self._expect(refused.smtp_code, _bytes(refused.smtp_error), of_us=False)
+            self._expect(refused.smtp_code, _bytes(refused.smtp_error), is_sender=False)
             raise
-        except (OSError, smtplib.SMTPException) as error:  # it may have been taken
+        except (OSError, smtplib.SMTPException) as error:  # the server may have taken it
             self.close()
             why = f"the mail server was lost while it took the letter: {type(error).__name__}"
-            raise NotNow(why, uncertain=True) from error
-        self._expect(code, said, of_us=False)
+            raise TemporaryRefusal(why, uncertain=True) from error
+        self._expect(code, said, is_sender=False)
         return f"{message['Message-ID']} {_code(code, said)}"
 
-    def _expect(self, code: int, said: bytes, *, of_us: bool) -> None:
-        """Judge an answer. Its text is not repeated: it may hold the address. `of_us`: it is about the sender."""
+    def _expect(self, code: int, said: bytes, *, is_sender: bool) -> None:
+        """Raise for a refusal. The reply's text may hold the address, and is not repeated. `is_sender`: it concerns the sender."""
         if 200 <= code < 300:  # noqa: PLR2004 - SMTP's own numbers
             return
         if self._server is not None:
-            self._forget(self._server)
-        told = _code(code, said)
+            self._reset(self._server)
+        reply = _code(code, said)
         if code == SERVICE_NOT_AVAILABLE:
             self.close()
-            message = f"the mail server {self._settings.notify_smtp_host} takes nothing now ({told})"
+            message = f"the mail server {self._settings.notify_smtp_host} takes nothing now ({reply})"
             raise MailUnavailable(message)
         if 400 <= code < 500:  # noqa: PLR2004 - as above
-            raise NotNow(told)
-        if of_us:
-            message = f"the mail server {self._settings.notify_smtp_host} refuses the sender of COACH_NOTIFY_SMTP_FROM ({told})"
+            raise TemporaryRefusal(reply)
+        if is_sender:
+            message = f"the mail server {self._settings.notify_smtp_host} refuses the sender of COACH_NOTIFY_SMTP_FROM ({reply})"
             raise MailUnavailable(message)
-        raise Bounced(told)
+        raise AddressRefused(reply)
 
-    def _forget(self, server: smtplib.SMTP) -> None:
-        """Begin anew on this connection."""
+    def _reset(self, server: smtplib.SMTP) -> None:
+        """Reset the connection for the next letter."""
         try:
             server.rset()
         except (OSError, smtplib.SMTPException):
             self.close()
 
-    def _away(self, error: BaseException, doing: str = "handing over") -> MailUnavailable:
+    def _unavailable(self, error: BaseException, doing: str = "sending") -> MailUnavailable:
         settings = self._settings
-        told = type(error).__name__
+        why = type(error).__name__
         if self._was_cut or self._deadline.left_s <= 0:
-            told = "it took too long for one whole letter"
+            why = "it took too long for one whole letter"
         elif isinstance(error, smtplib.SMTPResponseException):
-            told = f"{told} {_code(error.smtp_code, _bytes(error.smtp_error))}"
+            why = f"{why} {_code(error.smtp_code, _bytes(error.smtp_error))}"
         elif isinstance(error, OSError) and error.strerror:
-            told = error.strerror
+            why = error.strerror
         where = f"{settings.notify_smtp_host}:{settings.notify_smtp_port}"
         return MailUnavailable(
-            f"the mail server at {where} cannot be used: {told} while {doing} (COACH_NOTIFY_SMTP_SECURITY={settings.notify_smtp_security})"
+            f"the mail server at {where} cannot be used: {why} while {doing} (COACH_NOTIFY_SMTP_SECURITY={settings.notify_smtp_security})"
         )
 
 
 def message_of(package: Package, settings: NotifySettings) -> EmailMessage:
-    """Write the message.
-
-    Raises: Bounced where the address is none that a message can be sent to.
-    """
+    """Write the message. Raises: AddressRefused where the address is not an e-mail address."""
     contact = package.contact
     message = EmailMessage(policy=SMTP)
     sender = settings.notify_smtp_from
@@ -226,14 +214,14 @@ def message_of(package: Package, settings: NotifySettings) -> EmailMessage:
         message["To"] = Address(display_name=_header_text(name), addr_spec="" if contact is None else contact.address)
     except WRONG_ADDRESS as wrong:
         why = "the address is no e-mail address"
-        raise Bounced(why) from wrong
+        raise AddressRefused(why) from wrong
     message["From"] = Address(display_name=_header_text(settings.notify_lender_name), addr_spec=sender)
     if settings.notify_smtp_reply_to:
         message["Reply-To"] = Address(addr_spec=settings.notify_smtp_reply_to)
     message["Subject"] = _header_text(package.letter.subject)
     message["Date"] = format_datetime(datetime.now(UTC))
     message["Message-ID"] = f"<{package.notice_id[:MESSAGE_ID_CHARACTERS]}@{sender.partition('@')[2]}>"
-    message["Auto-Submitted"] = "auto-generated"  # RFC 3834: no out-of-office answers, please
+    message["Auto-Submitted"] = "auto-generated"  # RFC 3834: no out-of-office replies
     message["X-Auto-Response-Suppress"] = "All"
     message.set_content(package.letter.text)
     message.add_alternative(package.letter.html, subtype="html")
@@ -242,7 +230,7 @@ def message_of(package: Package, settings: NotifySettings) -> EmailMessage:
 
 
 def _header_text(text: str) -> str:
-    """One line, without anything that ends a header."""
+    """One line of printable characters."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 

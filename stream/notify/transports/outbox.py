@@ -1,6 +1,6 @@
 """Letters as files: print-ready HTML in the outbox, or text and HTML in a folder that another system empties.
 
-A file is whole or not there, and the same letter has the same name: writing it twice leaves one.
+Files are written atomically, and a letter's name is fixed: writing it twice leaves one file.
 """
 
 from __future__ import annotations
@@ -13,72 +13,62 @@ from typing import Final
 
 from stream.bundle.atomic_folder import atomic_file
 from stream.errors import ConfigurationError, DiskUnavailable
-from stream.notify.notices.record import Channel
-from stream.notify.transports.transport import Package
+from stream.notify.transports.transport import Package, Transport
 
 SLUG_CHARACTERS_MAX: Final = 48
-ID_CHARACTERS: Final = 16  # of the notice_id, so that two decisions never share a name
-BY_HAND: Final = "by-hand"  # the folder of letters whose address somebody has to find out
-# Who a folder belongs to, so that letters to a made-up person and to real ones never lie in one.
-OF_THE_NOTIFIER: Final = ".coach-letters"
-OF_PREVIEW: Final = ".coach-preview"
-INDEX: Final = "index.html"  # preview's list; the notifier writes no such file
+ID_CHARACTERS: Final = 16  # of the notice_id; keeps names of decisions apart
+BY_HAND: Final = "by-hand"  # the folder of letters without an address
+# Marks of a folder's owner, so that previews and real letters are never mixed.
+LETTERS_MARK: Final = ".coach-letters"
+PREVIEW_MARK: Final = ".coach-preview"
+INDEX: Final = "index.html"  # the list of previews; the notifier writes no such file
 LETTER: Final = re.compile(rf".*-[0-9a-f]{{{ID_CHARACTERS}}}\.(html|txt)")
 FOLDER_MODE: Final = 0o750
 FILE_MODE: Final = 0o640  # a letter is personal
 
 
-def file_name(package: Package) -> str:
-    """Name a letter's file, without its ending: the decision, as far as it is harmless, and a part of the notice_id."""
-    kept = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in package.decision_id)
-    return f"{kept[:SLUG_CHARACTERS_MAX]}-{package.notice_id[:ID_CHARACTERS]}"
+def file_name(decision_id: str, notice_id: str) -> str:
+    """Name a letter's file, without its ending: the harmless characters of the decision, and the start of the notice_id."""
+    kept = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in decision_id)
+    return f"{kept[:SLUG_CHARACTERS_MAX]}-{notice_id[:ID_CHARACTERS]}"
 
 
-class Outbox:
-    """Print-ready letters; those without an address are in a folder of their own."""
+class Outbox(Transport):
+    """Print-ready letters; those without an address go to a subfolder.
 
-    channel: Channel = "print"
+    Raises: ConfigurationError where the folder holds a preview, DiskUnavailable.
+    """
 
     def __init__(self, folder: Path) -> None:
-        """Make the folder. Raises: ConfigurationError where it holds a preview, DiskUnavailable."""
         self._folder = folder.expanduser()
-        take_for_letters(self._folder, "COACH_NOTIFY_OUTBOX")
+        claim_for_letters(self._folder, "COACH_NOTIFY_OUTBOX")
         check_folder(self._folder / BY_HAND)
 
     def send(self, package: Package) -> str:
         """See `Transport`."""
-        name = f"{file_name(package)}.html"
-        place = f"{BY_HAND}/{name}" if package.by_hand else name
+        name = f"{file_name(package.decision_id, package.notice_id)}.html"
+        place = f"{BY_HAND}/{name}" if package.needs_address else name
         write_whole(self._folder / place, package.letter.html)
         return place
 
-    def close(self) -> None:
-        """Nothing is held."""
 
-
-class Files:
-    """Text and HTML of each letter."""
-
-    channel: Channel = "files"
+class Files(Transport):
+    """Text and HTML of each letter. Raises: as `Outbox`."""
 
     def __init__(self, folder: Path) -> None:
-        """Make the folder. Raises: ConfigurationError where it holds a preview, DiskUnavailable."""
         self._folder = folder.expanduser()
-        take_for_letters(self._folder, "COACH_NOTIFY_FILES")
+        claim_for_letters(self._folder, "COACH_NOTIFY_FILES")
 
     def send(self, package: Package) -> str:
-        """See `Transport`. The text comes last: where it is, all of the letter is."""
-        name = file_name(package)
+        """See `Transport`. The text is written last: where it exists, the letter is complete."""
+        name = file_name(package.decision_id, package.notice_id)
         write_whole(self._folder / f"{name}.html", package.letter.html)
         write_whole(self._folder / f"{name}.txt", f"{package.letter.subject}\n\n{package.letter.text}")
         return f"{name}.txt"
 
-    def close(self) -> None:
-        """Nothing is held."""
 
-
-def by_hand_count(folder: Path) -> int:
-    """Count the letters of an outbox whose address somebody has to find out; 0 where the folder cannot be read."""
+def count_without_address(folder: Path) -> int:
+    """Count the letters of an outbox that need an address; 0 where the folder cannot be read."""
     try:
         with os.scandir(folder.expanduser() / BY_HAND) as entries:
             return sum(one.name.endswith(".html") and not one.name.startswith(".") for one in entries)
@@ -87,12 +77,9 @@ def by_hand_count(folder: Path) -> int:
 
 
 def refuse_preview(folder: Path, setting: str) -> None:
-    """See that a folder for letters holds no preview.
-
-    Raises: ConfigurationError that names the setting.
-    """
+    """Refuse a folder for letters that holds a preview. Raises: ConfigurationError."""
     folder = folder.expanduser()
-    found = next((name for name in (OF_PREVIEW, INDEX) if (folder / name).exists()), None)
+    found = next((name for name in (PREVIEW_MARK, INDEX) if (folder / name).exists()), None)
     if found is not None:
         message = (
             f"{setting}={folder}: holds a preview ({found}), that is, letters to a made-up person; "
@@ -101,35 +88,29 @@ def refuse_preview(folder: Path, setting: str) -> None:
         raise ConfigurationError(message)
 
 
-def take_for_letters(folder: Path, setting: str) -> None:
-    """Make a folder for real letters, and mark it as such.
-
-    Raises: ConfigurationError where it holds a preview, DiskUnavailable.
-    """
+def claim_for_letters(folder: Path, setting: str) -> None:
+    """Create and mark a folder for real letters. Raises: ConfigurationError where it holds a preview, DiskUnavailable."""
     refuse_preview(folder, setting)
     check_folder(folder)
-    _mark(folder / OF_THE_NOTIFIER, "Letters to applicants are written here, by `coach notify`.\n")
+    _mark(folder / LETTERS_MARK, "Letters to applicants are written here, by `coach notify`.\n")
 
 
-def take_for_previews(folder: Path) -> None:
-    """Make a folder for letters to a made-up person, and mark it as such.
-
-    Raises: ConfigurationError where it holds real letters, DiskUnavailable.
-    """
-    ours = any((folder / name).exists() for name in (OF_PREVIEW, INDEX))
-    theirs = any((folder / name).exists() for name in (OF_THE_NOTIFIER, BY_HAND))
-    if theirs or (not ours and _has_letters(folder)):
+def claim_for_previews(folder: Path) -> None:
+    """Create and mark a folder for previews. Raises: ConfigurationError where it holds real letters, DiskUnavailable."""
+    is_preview = any((folder / name).exists() for name in (PREVIEW_MARK, INDEX))
+    is_outbox = any((folder / name).exists() for name in (LETTERS_MARK, BY_HAND))
+    if is_outbox or (not is_preview and _has_letters(folder)):
         message = f"--out {folder}: holds letters to applicants, which a preview would mix with made-up ones; name another folder"
         raise ConfigurationError(message)
     check_folder(folder)
-    _mark(folder / OF_PREVIEW, "Letters to a made-up person, by `coach notify preview`: none of them may be sent.\n")
+    _mark(folder / PREVIEW_MARK, "Letters to a made-up person, by `coach notify preview`: none of them may be sent.\n")
 
 
 def _has_letters(folder: Path) -> bool:
     try:
         with os.scandir(folder) as entries:
             return any(LETTER.fullmatch(one.name) for one in entries)
-    except OSError:  # not there yet, or told by who writes to it
+    except OSError:  # not there yet; an unreadable one fails when written to
         return False
 
 
@@ -139,10 +120,7 @@ def _mark(place: Path, text: str) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """Make a folder, and see that files can be made in it.
-
-    Raises: DiskUnavailable.
-    """
+    """Create a folder, and check that it is writable. Raises: DiskUnavailable."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
         probe = folder / f".coach-{secrets.token_hex(8)}.part"
@@ -154,10 +132,7 @@ def check_folder(folder: Path) -> None:
 
 
 def write_whole(place: Path, text: str) -> None:
-    """Write a file beside its place, bring it to the disk, and rename it.
-
-    Raises: DiskUnavailable.
-    """
+    """Write a file atomically: a draft beside it, fsync, rename. Raises: DiskUnavailable."""
     draft = place.with_name(f".coach-{secrets.token_hex(8)}.part")
     try:
         atomic_file(place, text.encode(), draft=draft, mode=FILE_MODE)

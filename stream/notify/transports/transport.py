@@ -1,4 +1,4 @@
-"""What is handed to a transport, and how a transport says what became of it."""
+"""What a transport sends, and how it reports the outcome."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Protocol
 
 from stream.notify.contacts.contact import Contact
 from stream.notify.letters.templates import Letter
-from stream.notify.notices.record import Channel, NoticeKind
+from stream.notify.notices.record import NoticeKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
-    """One letter and where it goes. `by_hand`: printed, and somebody has to find out the address."""
+    """One letter and its recipient. `needs_address`: printed, and a person has to find the address."""
 
     notice_id: str
     decision_id: str
@@ -21,32 +21,30 @@ class Package:
     locale: str
     letter: Letter
     contact: Contact | None
-    by_hand: bool = False
+    needs_address: bool = False
 
 
 class Transport(Protocol):
-    """One way for letters to go out."""
-
-    channel: Channel
+    """Sends letters by one channel."""
 
     def send(self, package: Package) -> str:
-        """Hand a letter over; return the transport's answer, without personal data.
+        """Send a letter; return the receiver's reply, without personal data.
 
-        Raises: NotNow, Bounced, LetterRefused, DependencyError (who takes no letter at all now).
+        Raises: TemporaryRefusal, AddressRefused, LetterRefused; DependencyError while the receiver takes no letters.
         """
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections, where there are any."""
+        return  # mypy takes an empty body for an abstract method
 
 
-class NotNow(Exception):
-    """Refused for the time being, this one letter. `uncertain`: it may have been taken all the same."""
+class TemporaryRefusal(Exception):
+    """This letter is refused for now. `uncertain`: the receiver may have taken it. The text holds nothing personal."""
 
     def __init__(self, why: str, *, uncertain: bool = False) -> None:
-        """`why` holds nothing personal."""
         super().__init__(why)
         self.uncertain = uncertain
 
 
-class Bounced(Exception):
-    """The recipient's address is refused for good, or cannot be written to; the letter goes by post instead."""
+class AddressRefused(Exception):
+    """The recipient's address is refused permanently; the letter is printed instead."""

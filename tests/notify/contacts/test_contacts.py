@@ -18,10 +18,9 @@ from stream.errors import ConfigurationError, ContactRefused, ContactsUnavailabl
 from stream.notify.contacts.contact import Contact, NoContacts, address_hmac, read_contact
 from stream.notify.contacts.contact_files import SETTLED_S, CsvContacts, SqliteContacts
 from stream.notify.contacts.contact_lookup import HttpContacts, contacts_of
-from stream.notify.letters.letter_writer import way_of
 from stream.notify.settings import NotifySettings
 from tests.examples import examples
-from tests.notify.http_desk import HttpDesk, http_desk
+from tests.notify.transports.http_server import HttpServer, http_server
 
 HEADING = "subject_ref,channel,address,locale,consent,bounced,name,postal_address\n"
 PAT = "s-1,email,pat@people.example,en,yes,no,Pat Doe,1 Main St|Springfield\n"
@@ -41,9 +40,9 @@ AS_JSON = {
 
 
 @pytest.fixture
-def desk() -> Iterator[HttpDesk]:
+def server() -> Iterator[HttpServer]:
     """A look-up that answers."""
-    with http_desk() as found:
+    with http_server() as found:
         yield found
         while clients:
             clients.pop().close()
@@ -52,9 +51,9 @@ def desk() -> Iterator[HttpDesk]:
 clients: list[HttpContacts] = []
 
 
-def look_up(desk: HttpDesk, **more: Any) -> HttpContacts:
+def look_up(server: HttpServer, **more: Any) -> HttpContacts:
     usual: dict[str, Any] = {"token": "", "timeout_s": 2, "tries": 3, "sleep": lambda _s: None}
-    made = HttpContacts(desk.look_up, **(usual | more))
+    made = HttpContacts(server.look_up, **(usual | more))
     clients.append(made)
     return made
 
@@ -66,13 +65,13 @@ def sqlite_file(path: Path, *rows: tuple[str, ...]) -> Path:
     return path
 
 
-def test_every_source_gives_the_same_contact(tmp_path: Path, desk: HttpDesk) -> None:
+def test_every_source_gives_the_same_contact(tmp_path: Path, server: HttpServer) -> None:
     """Given one applicant in a CSV, in SQLite and behind HTTP, when looked up, then the contact is the same, and an unknown one is None."""
     csv = tmp_path / "contacts.csv"
     csv.write_text(HEADING + PAT)
     table = sqlite_file(tmp_path / "contacts.sqlite", tuple(PAT.strip().split(",")))
-    desk.people["s-1"] = AS_JSON
-    for contacts in (CsvContacts(csv), SqliteContacts(table), look_up(desk)):
+    server.people["s-1"] = AS_JSON
+    for contacts in (CsvContacts(csv), SqliteContacts(table), look_up(server)):
         assert contacts.find("s-1") == EXPECTED
         assert contacts.find("s-2") is None
         assert contacts.check()
@@ -90,10 +89,10 @@ def test_a_changed_csv_is_taken_up_and_a_broken_one_is_not(tmp_path: Path, caplo
         assert contacts.find("s-2") == EXPECTED
         os.unlink(csv)  # noqa: PTH108 - as a deployment does
         assert contacts.find("s-2") == EXPECTED
-    told = " ".join(str(record.__dict__.get("why")) for record in caplog.records)
-    assert "line 2: consent must be yes or no" in told
-    assert "cannot be read" in told
-    assert "hunter2" not in told
+    logged = " ".join(str(record.__dict__.get("why")) for record in caplog.records)
+    assert "line 2: consent must be yes or no" in logged
+    assert "cannot be read" in logged
+    assert "hunter2" not in logged
 
 
 class Clock:
@@ -186,11 +185,11 @@ def test_a_changed_table_shows_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ("", "line 1: there is no column subject_ref, channel"),
         ("subject_ref,address\n", "line 1: there is no column channel"),
-        (HEADING + PAT + PAT, "line 3: subject_ref is empty or stands there twice"),
+        (HEADING + PAT + PAT, "line 3: subject_ref is empty or occurs twice"),
         (HEADING + "s-1,email\n", "line 2: has another number of fields"),
         (HEADING + PAT.replace("email", "pigeon"), "line 2: channel must be one of"),
         (HEADING + PAT.replace("Pat Doe", "Pat\x00Doe"), "line 2|NUL"),
@@ -199,11 +198,11 @@ def test_a_changed_table_shows_at_once(tmp_path: Path) -> None:
         (b"\xff\xfe", "is not UTF-8"),
     ],
 )
-def test_a_broken_csv_is_refused_at_the_start(tmp_path: Path, content: str | bytes, told: str) -> None:
+def test_a_broken_csv_is_refused_at_the_start(tmp_path: Path, content: str | bytes, message: str) -> None:
     """Given a CSV with a fault, when opened, then the error names file and line, and no value of a person."""
     csv = tmp_path / "contacts.csv"
     csv.write_bytes(content.encode() if isinstance(content, str) else content)
-    with pytest.raises(ConfigurationError, match=told) as raised:
+    with pytest.raises(ConfigurationError, match=message) as raised:
         CsvContacts(csv)
     assert str(csv) in str(raised.value)
     assert "people.example" not in str(raised.value)
@@ -216,8 +215,12 @@ def test_a_file_that_is_no_table_of_contacts_is_refused(tmp_path: Path) -> None:
         file.execute("CREATE TABLE contacts (subject_ref)")
     text = tmp_path / "text.sqlite"
     text.write_text("no database at all, and long enough to see it " * 30)
-    for path, told in ((other, "no column channel"), (text, "a table named contacts"), (tmp_path / "no.db", "no.db")):
-        with pytest.raises(ConfigurationError, match=told):
+    for path, message in (
+        (other, "no column channel"),
+        (text, "a table named contacts"),
+        (tmp_path / "no.db", "no.db"),
+    ):
+        with pytest.raises(ConfigurationError, match=message):
             SqliteContacts(path)
 
 
@@ -225,16 +228,16 @@ def test_a_pseudonym_that_stands_twice_is_refused(tmp_path: Path) -> None:
     """Given two rows of one pseudonym, when looked up, then neither is taken: which of the two would be chance."""
     row = tuple(PAT.strip().split(","))
     contacts = SqliteContacts(sqlite_file(tmp_path / "contacts.sqlite", row, row))
-    with pytest.raises(ContactRefused, match="stands twice"):
+    with pytest.raises(ContactRefused, match="occurs twice"):
         contacts.find("s-1")
 
 
-def test_the_look_up_quotes_the_pseudonym_and_shows_its_token(desk: HttpDesk) -> None:
+def test_the_look_up_quotes_the_pseudonym_and_shows_its_token(server: HttpServer) -> None:
     """Given a hostile pseudonym, when looked up, then it is one segment of the path, and the token goes with it."""
     hostile = "..x/admin?x=1#y/ü z"
-    desk.people[hostile] = AS_JSON
-    assert look_up(desk, token="t-1").find(hostile) == EXPECTED  # noqa: S106 - made up
-    [asked] = desk.asked
+    server.people[hostile] = AS_JSON
+    assert look_up(server, token="t-1").find(hostile) == EXPECTED  # noqa: S106 - made up
+    [asked] = server.asked
     assert asked.path == "/people/..x%2Fadmin%3Fx%3D1%23y%2F%C3%BC%20z?v=1"
     assert asked.headers["Authorization"] == "Bearer t-1"
 
@@ -245,9 +248,9 @@ refs = st.text(st.sampled_from("./\\%2eE;?#@:& é\n\x00\ud800ab"), max_size=8) |
 @pytest.mark.parametrize(
     "shape", ["/v1/people/{subject_ref}/contact", "/v1/.{subject_ref}", "/v1?key=k&ref={subject_ref}"]
 )
-def test_no_pseudonym_leaves_the_look_ups_path(desk: HttpDesk, shape: str) -> None:
+def test_no_pseudonym_leaves_the_look_ups_path(server: HttpServer, shape: str) -> None:
     """Given any pseudonym, when looked up, then the server sees the URL's own path with one quoted segment in it, or is not asked."""
-    made = HttpContacts(desk.look_up.partition("/people")[0] + shape, token="t", timeout_s=2, tries=1)  # noqa: S106 - made up
+    made = HttpContacts(server.look_up.partition("/people")[0] + shape, token="t", timeout_s=2, tries=1)  # noqa: S106 - made up
     clients.append(made)
     before, after = shape.split("{subject_ref}")
 
@@ -260,10 +263,10 @@ def test_no_pseudonym_leaves_the_look_ups_path(desk: HttpDesk, shape: str) -> No
     @example(ref="..\\x")
     @settings(max_examples=examples(60), deadline=None)
     def holds(ref: str) -> None:
-        desk.asked.clear()
+        server.asked.clear()
         with suppress(ContactRefused):
             made.find(ref)
-        for asked in desk.asked:
+        for asked in server.asked:
             assert asked.path.startswith(before)
             assert asked.path.endswith(after)
             segment = asked.path.removeprefix(before).removesuffix(after)
@@ -277,20 +280,20 @@ def test_no_pseudonym_leaves_the_look_ups_path(desk: HttpDesk, shape: str) -> No
     holds()
 
 
-def test_the_look_up_tries_again_what_may_heal(desk: HttpDesk) -> None:
+def test_the_look_up_tries_again_what_may_heal(server: HttpServer) -> None:
     """Given a look-up that fails at first, when asked, then it is asked again up to its bound; a refusal is not repeated."""
-    desk.people["s-1"] = AS_JSON
-    desk.answers = [503, 429]
-    assert look_up(desk).find("s-1") == EXPECTED
-    desk.answers = [500, 502, 503]
+    server.people["s-1"] = AS_JSON
+    server.answers = [503, 429]
+    assert look_up(server).find("s-1") == EXPECTED
+    server.answers = [500, 502, 503]
     with pytest.raises(ContactsUnavailable, match="HTTP status 503"):
-        look_up(desk).find("s-1")
-    desk.asked.clear()
+        look_up(server).find("s-1")
+    server.asked.clear()
     for status in (401, 403, 302):
-        desk.answers = [status]
+        server.answers = [status]
         with pytest.raises(ContactsUnavailable, match=f"HTTP status {status}"):
-            look_up(desk, token="secret-token").find("s-1")  # noqa: S106 - made up
-    assert len(desk.asked) == 3
+            look_up(server, token="secret-token").find("s-1")  # noqa: S106 - made up
+    assert len(server.asked) == 3
 
 
 def test_a_look_up_that_is_away_names_no_person() -> None:
@@ -302,7 +305,7 @@ def test_a_look_up_that_is_away_names_no_person() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "told"),
+    ("raw", "message"),
     [
         (b"hello", "is no JSON"),
         (b"[1]", "no JSON object"),
@@ -312,49 +315,30 @@ def test_a_look_up_that_is_away_names_no_person() -> None:
         (b'{"channel": "email", "address": "' + b"x" * 70_000 + b'"}', "longer than 65536 bytes"),
     ],
 )
-def test_an_unusable_answer_concerns_this_applicant_alone(desk: HttpDesk, raw: bytes, told: str) -> None:
+def test_an_unusable_answer_concerns_this_applicant_alone(server: HttpServer, raw: bytes, message: str) -> None:
     """Given an answer that is no contact, when looked up, then this one is refused, to be tried again, without its values."""
-    desk.raw = raw
-    with pytest.raises(ContactRefused, match=told) as raised:
-        look_up(desk).find("s-1")
+    server.raw = raw
+    with pytest.raises(ContactRefused, match=message) as raised:
+        look_up(server).find("s-1")
     assert raised.value.retryable
     assert "hunter2" not in str(raised.value)
 
 
-def test_the_settings_choose_the_source(tmp_path: Path, desk: HttpDesk) -> None:
+def test_the_settings_choose_the_source(tmp_path: Path, server: HttpServer) -> None:
     """Given a file, a URL or nothing, when the contacts are made, then of that kind."""
     csv = tmp_path / "c.csv"
     csv.write_text(HEADING + PAT)
     table = sqlite_file(tmp_path / "c.db")
-    kinds = {"": NoContacts, str(csv): CsvContacts, str(table): SqliteContacts, desk.look_up: HttpContacts}
+    kinds: dict[str, type[object]] = {
+        "": NoContacts,
+        str(csv): CsvContacts,
+        str(table): SqliteContacts,
+        server.look_up: HttpContacts,
+    }
     for where, kind in kinds.items():
         made = contacts_of(NotifySettings(notify_contacts=where))
         assert type(made) is kind
         made.close()
-
-
-@pytest.mark.parametrize(
-    ("changes", "way"),
-    [
-        ({}, ("email", "as_asked")),
-        ({"consent": ""}, ("print", "no_consent")),
-        ({"bounced": "yes"}, ("print", "bounced")),
-        ({"address": ""}, ("print", "no_address")),
-        ({"channel": "print"}, ("print", "as_asked")),
-        ({"channel": "webhook"}, ("print", "channel_off")),
-        ({"channel": "files", "address": ""}, ("files", "as_asked")),
-        ({"channel": "files", "consent": "no"}, ("print", "no_consent")),
-    ],
-)
-def test_a_letter_goes_electronically_only_with_consent(changes: dict[str, str], way: tuple[str, str]) -> None:
-    """Given a contact, when the way is chosen, then electronic only with consent, an address that works, and a channel that is on."""
-    assert way_of(read_contact({**AS_JSON, **changes}), "s-1", ("email", "files")) == way
-
-
-def test_who_is_unknown_gets_a_printed_letter() -> None:
-    """Given no contact or no pseudonym, when the way is chosen, then print, and why."""
-    assert way_of(None, "s-1", ("email",)) == ("print", "unknown_subject")
-    assert way_of(None, None, ("email",)) == ("print", "no_subject_ref")
 
 
 def test_an_address_is_kept_as_a_keyed_hash_at_most() -> None:

@@ -80,10 +80,10 @@ BREACHES: dict[str, tuple[Change, str]] = {
 @pytest.mark.parametrize("name", BREACHES)
 def test_a_breach_of_the_contract_is_refused(name: str) -> None:
     """Given a recommendation that breaks a rule, when held against the contract, then it is refused, naming the rule and no value."""
-    change, told = BREACHES[name]
+    change, message = BREACHES[name]
     one: dict[str, Any] = copy.deepcopy(dict(ok_one()))
     change(one)
-    with pytest.raises(RecommendationRefused, match=told) as raised:
+    with pytest.raises(RecommendationRefused, match=message) as raised:
         check_contract(one)  # type: ignore[arg-type]
     assert raised.value.stage == "notify"
     value = ok_one()["tiers"][0]["actions"][0]["from"]

@@ -27,7 +27,7 @@ def action(start: Any, end: Any, unit: str | None = None, direction: str = "") -
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "unit", "told"),
+    ("start", "end", "unit", "texts"),
     [
         (48.0, 36.0, "months", ("48 months", "36 months")),
         (12500.0, 9800.0, "EUR", ("12,500 EUR", "9,800 EUR")),
@@ -48,9 +48,9 @@ def action(start: Any, end: Any, unit: str | None = None, direction: str = "") -
         (1e-7, 1e15, None, ("0.0000001", "1,000,000,000,000,000")),
     ],
 )
-def test_values_are_told_as_people_write_them(start: Any, end: Any, unit: str | None, told: tuple[str, str]) -> None:
+def test_values_are_told_as_people_write_them(start: Any, end: Any, unit: str | None, texts: tuple[str, str]) -> None:
     """Given where an action begins and leads, when it is told, then in few digits, with its unit, and true in each word."""
-    assert before_and_after(action(start, end, unit, "provide" if start is None else ""), ENGLISH) == told
+    assert before_and_after(action(start, end, unit, "provide" if start is None else ""), ENGLISH) == texts
 
 
 VALUES = st.one_of(st.none(), st.floats(-1e9, 1e9), st.integers(-9, -1).map(float), st.text(min_size=1))
@@ -59,9 +59,9 @@ VALUES = st.one_of(st.none(), st.floats(-1e9, 1e9), st.integers(-9, -1).map(floa
 @given(one=VALUES, other=VALUES, end=st.floats(-1e9, 1e9), unit=st.sampled_from([None, "%", "$", "months"]))
 def test_where_nothing_is_recorded_no_value_is_told(one: Any, other: Any, end: float, unit: str | None) -> None:
     """Given an action that provides what was not recorded, when told, then whatever stands there in its place, a code or a word or nothing, the step is the same, and begins at no information."""
-    told = before_and_after(action(one, end, unit, "provide"), ENGLISH)
-    assert told == before_and_after(action(other, end, unit, "provide"), ENGLISH)
-    assert told[0] == ENGLISH.not_known == "no information"
+    texts = before_and_after(action(one, end, unit, "provide"), ENGLISH)
+    assert texts == before_and_after(action(other, end, unit, "provide"), ENGLISH)
+    assert texts[0] == ENGLISH.not_known == "no information"
 
 
 def number_in(text: str) -> Decimal:
@@ -80,17 +80,17 @@ def test_what_is_told_is_never_short_of_the_target(start: float, end: float, nar
     if start == end:
         return
     before, after = before_and_after(action(start, end), ENGLISH)
-    told, exact = number_in(after), Decimal(repr(end))
+    shown, exact = number_in(after), Decimal(repr(end))
     assert before != after
-    assert abs(told - exact) <= Decimal("0.0001") * abs(exact)
+    assert abs(shown - exact) <= Decimal("0.0001") * abs(exact)
     if after.startswith("just over"):
-        assert exact > told
+        assert exact > shown
     elif after.startswith("just under"):
-        assert exact < told
+        assert exact < shown
     elif end > start:
-        assert told >= exact
+        assert shown >= exact
     else:
-        assert told <= exact
+        assert shown <= exact
 
 
 @given(exact=st.floats(-1e6, 1e6), up=st.booleans())
@@ -122,7 +122,7 @@ def test_another_language_writes_numbers_its_own_way() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (("months = [", "mouths = ["), "months, mouths"),
         (('"January", ', ""), "twelve"),
@@ -133,9 +133,9 @@ def test_another_language_writes_numbers_its_own_way() -> None:
         (('"goes furthest, with the most room to spare"', '" "'), "ways must be 3 texts"),
     ],
 )
-def test_unusable_words_are_refused(change: tuple[str, str], told: str) -> None:
+def test_unusable_words_are_refused(change: tuple[str, str], message: str) -> None:
     """Given a words.toml with a fault, when read, then the error says which."""
-    with pytest.raises(ValueError, match=re.escape(told)):
+    with pytest.raises(ValueError, match=re.escape(message)):
         read_words((shipped_folder() / "en" / "words.toml").read_text("utf-8").replace(*change))
 
 

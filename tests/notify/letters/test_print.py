@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from tests.notify.answers import recommendations, replaced
-from tests.notify.made_letters import letter_of
+from tests.notify.letter_builder import letter_of
 
 CHROMIUM: Final = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS: Final = (

@@ -15,7 +15,7 @@ from stream.notify.letters.templates import Templates, read_templates, shipped_f
 from stream.notify.letters.view import FIELDS, VARIABLES, view_of
 from stream.notify.notices.notice import KIND
 from tests.notify.answers import IMMUTABLE, LABELS, NOW_MS, recommendations, step_labels
-from tests.notify.made_letters import CREDITOR, PAT, letter_of
+from tests.notify.letter_builder import CREDITOR, PAT, letter_of
 
 
 def loaded(folder: Path | str) -> Templates:
@@ -73,7 +73,7 @@ def test_a_mandatory_block_that_says_nothing_is_refused(own: Path, part: str, bl
     path.write_text(text.replace(whole, empty if how == "emptied" else hidden), "utf-8")
     with pytest.raises(ConfigurationError, match=rf"{re.escape(str(path))}(:\d+)?: block {block} ") as raised:
         loaded(own)
-    assert "is empty" in str(raised.value) or "stands within if" in str(raised.value)
+    assert "is empty" in str(raised.value) or "is inside if" in str(raised.value)
 
 
 def test_a_mandatory_block_within_a_condition_is_refused(own: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_mandatory_block_within_a_condition_is_refused(own: Path) -> None:
     ):
         block = re.sub(r"({% block no_offer %}.*?{% endblock %})", rf"{before}\1{after}", text, flags=re.DOTALL)
         path.write_text(block, "utf-8")
-        with pytest.raises(ConfigurationError, match=r"block no_offer stands within (if|for)"):
+        with pytest.raises(ConfigurationError, match=r"block no_offer is inside (if|for)"):
             loaded(own)
 
 
@@ -117,7 +117,7 @@ def test_words_hold_plain_fields_only(own: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("trick", "told"),
+    ("trick", "message"),
     [
         ('<svg><image href="https://t.example/{{ reference }}"/></svg>', "<svg> is not allowed"),
         ('<svg><use xlink:href="https://t.example/p.svg#a"/></svg>', "xlink:href is not allowed"),
@@ -135,10 +135,10 @@ def test_words_hold_plain_fields_only(own: Path) -> None:
         ('<img src="data:image/svg+xml,<svg/>">', "would fetch something"),
     ],
 )
-def test_a_page_that_could_fetch_or_run_is_refused(own: Path, trick: str, told: str) -> None:
+def test_a_page_that_could_fetch_or_run_is_refused(own: Path, trick: str, message: str) -> None:
     """Given HTML that is on no list of what is allowed, when loaded, then it is refused."""
     change(own, "html", "</body>", trick + "</body>")
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=message):
         loaded(own)
 
 
@@ -148,13 +148,13 @@ def test_a_field_not_meant_for_applicants_is_refused(own: Path, field: str, form
     """Given a template that uses a field not meant for applicants, when loaded, then the error names file, line, block and field."""
     path = change(own, "txt", "{% block reasons %}", "{% block reasons %}" + form % field)
     line = line_of(path, form % field)
-    told = rf"{re.escape(str(path))}:{line}: block reasons uses {field}, which is not meant for applicants"
-    with pytest.raises(ConfigurationError, match=told):
+    message = rf"{re.escape(str(path))}:{line}: block reasons uses {field}, which is not meant for applicants"
+    with pytest.raises(ConfigurationError, match=message):
         loaded(own)
 
 
 @pytest.mark.parametrize(
-    ("trick", "told"),
+    ("trick", "message"),
     [
         ("{{ lender['margin'] }}", "in brackets"),
         ("{{ lender['mar' ~ 'gin'] }}", "in brackets"),
@@ -176,16 +176,16 @@ def test_a_field_not_meant_for_applicants_is_refused(own: Path, field: str, form
         ("{{ 'x' * 999999999 }}", "mul is not allowed"),
     ],
 )
-def test_a_trick_is_refused(own: Path, trick: str, told: str) -> None:
+def test_a_trick_is_refused(own: Path, trick: str, message: str) -> None:
     """Given a template that reaches around the view, or past its own file, when loaded, then it is refused with file and line."""
     path = change(own, "txt", "{% block reasons %}", "{% block reasons %}" + trick)
-    with pytest.raises(ConfigurationError, match=told) as raised:
+    with pytest.raises(ConfigurationError, match=message) as raised:
         loaded(own)
     assert f"{path}:{line_of(path, trick)}: " in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "message"),
     [
         ("{{ step.label }}", "", "block changes leaves out label-1-1"),
         ("{{ step.before }}", "", "block changes leaves out before-1-1"),
@@ -206,11 +206,11 @@ def test_a_trick_is_refused(own: Path, trick: str, told: str) -> None:
     ],
 )
 def test_a_letter_that_leaves_out_or_fetches_something_is_refused(
-    own: Path, before: str, after: str, told: str
+    own: Path, before: str, after: str, message: str
 ) -> None:
     """Given an HTML template that leaves out or fetches something, when tried, then the error names file and block."""
     change(own, "html", before, after)
-    with pytest.raises(ConfigurationError, match=re.escape(told)):
+    with pytest.raises(ConfigurationError, match=re.escape(message)):
         loaded(own)
 
 

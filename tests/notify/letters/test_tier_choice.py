@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream.events import Recommendation
-from stream.notify.letters.tier_choice import side_of_approval, worth_telling
+from stream.notify.letters.tier_choice import choose_tiers, side_of_approval
 from stream.notify.letters.view import view_of
 from stream.notify.notices.notice import answer_sha256
 from stream.recourse.answer import answer
 from tests.notify.answers import NOW_MS, ok_one, recommendations, replaced
-from tests.notify.made_letters import CREDITOR, PAT, letter_of, shipped
+from tests.notify.letter_builder import CREDITOR, PAT, letter_of, shipped
 from tests.notify.world import World
 from tests.recourse.lenders import Approve, Lender, lender
 
@@ -69,14 +69,14 @@ def test_a_letter_leaves_out_what_another_way_outdoes(approve: Approve) -> None:
     dropped = 0
     for row in small.declined(60):
         tiers = answer(small.decide(row), small.model).recommendation["tiers"]
-        told, is_further = worth_telling(tiers)
-        assert {one["tier"] for one in told} == left_by_the_rule(tiers, sign)
+        chosen, is_further = choose_tiers(tiers)
+        assert {one["tier"] for one in chosen} == left_by_the_rule(tiers, sign)
         assert is_further == bool(tiers)
-        assert all(sign * one["margin"] >= sign * small.cutoff for one in told)
-        for one, other in itertools.pairwise(told):
+        assert all(sign * one["margin"] >= sign * small.cutoff for one in chosen)
+        for one, other in itertools.pairwise(chosen):
             assert one["effort"] < other["effort"]
             assert sign * one["margin"] < sign * other["margin"]
-        dropped += len(tiers) - len(told)
+        dropped += len(tiers) - len(chosen)
     assert dropped, "none of these answers tries the rule"
 
 
@@ -90,10 +90,10 @@ def test_any_tiers_are_chosen_by_the_rule(scores: list[tuple[int, int]], sign: i
         tier(name, effort=float(effort), margin=float(sign * margin), contributions=[str(sign * 2**70), str(-sign)])
         for name, (effort, margin) in zip(NAMES, scores, strict=False)
     ]
-    told, is_further = worth_telling(tiers)
+    chosen, is_further = choose_tiers(tiers)
     assert is_further
-    assert {one["tier"] for one in told} == left_by_the_rule(tiers, sign)
-    assert [one["effort"] for one in told] == sorted(one["effort"] for one in told)
+    assert {one["tier"] for one in chosen} == left_by_the_rule(tiers, sign)
+    assert [one["effort"] for one in chosen] == sorted(one["effort"] for one in chosen)
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_where_the_side_is_not_told_all_ways_stay(contributions: tuple[list[str]
         tier(name, effort=effort, margin=1.0, contributions=one, to=effort + 2)
         for name, effort, one in zip(NAMES, (2.0, 1.0), contributions, strict=False)
     ]
-    told, is_further = worth_telling(tiers)
-    assert ([one["tier"] for one in told], is_further) == (["mid", "near"], False)
+    chosen, is_further = choose_tiers(tiers)
+    assert ([one["tier"] for one in chosen], is_further) == (["mid", "near"], False)
     options = view(replaced(ok_one(), tiers=tiers))["options"]
     assert [(one["number"], one["title"]) for one in options] == [(1, ""), (2, "")]
     letter = letter_of(replaced(ok_one(), tiers=tiers))
@@ -142,9 +142,9 @@ def test_ways_are_named_by_what_is_known_of_them() -> None:
     for one in several:
         letter = letter_of(one)
         for option in view(one)["options"]:
-            told = f"Way {option['number']}: {shipped().words.ways[option['number'] - 1]}"
-            assert told in letter.text
-            assert told in letter.html
+            title = f"Way {option['number']}: {shipped().words.ways[option['number'] - 1]}"
+            assert title in letter.text
+            assert title in letter.html
         assert "eeded" not in letter.text + letter.html
 
 
@@ -163,11 +163,11 @@ def test_a_code_for_no_record_stands_in_no_letter() -> None:
 
 def test_the_notice_names_the_whole_recommendation(tmp_path: Path) -> None:
     """Given a recommendation with a way that its letter leaves out, when the letter goes out, then its notice holds the hash of all of the recommendation."""
-    one = next(one for one in recommendations(60) if len(worth_telling(one["tiers"])[0]) < len(one["tiers"]))
+    one = next(one for one in recommendations(60) if len(choose_tiers(one["tiers"])[0]) < len(one["tiers"]))
     here = World(folder=tmp_path)
     here.put(one)
     here.run()
-    [done] = here.told("printed")
+    [done] = here.notices_with("printed")
     assert done["recommendation_sha256"] == answer_sha256(one)
-    fewer = replaced(one, tiers=worth_telling(one["tiers"])[0])
+    fewer = replaced(one, tiers=choose_tiers(one["tiers"])[0])
     assert done["recommendation_sha256"] != answer_sha256(fewer)

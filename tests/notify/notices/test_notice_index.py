@@ -8,15 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from stream.errors import ConfigurationError, DiskUnavailable
-from stream.notify.commit_order import Progress
 from stream.notify.notices.notice import answer_sha256, notice, notice_id
 from stream.notify.notices.notice_index import NoticeIndex
 from stream.notify.notices.record import NoticeStatus
-from tests.examples import examples
 from tests.notify.answers import NOW_MS, different, recommendations
 from tests.service.room import REPOSITORY
 
@@ -24,7 +20,7 @@ ONE = recommendations(1)[0]
 ID = notice_id("d-0", "adverse_action")
 
 
-def told(status: NoticeStatus, recommendation: Any = ONE) -> dict[str, Any]:
+def record_of(status: NoticeStatus, recommendation: Any = ONE) -> dict[str, Any]:
     return dict(notice(recommendation, status=status, now_ms=NOW_MS))
 
 
@@ -32,27 +28,33 @@ def test_an_index_knows_what_the_topic_says(tmp_path: Path) -> None:
     """Given notices in the order of the topic, when taken up, then what is done stays done by its first answer, a begun one is known as begun, a failed one is open again."""
     index = NoticeIndex(tmp_path / "deep" / "state.sqlite", topic="c/notices")
     assert index.known(ID) is None
-    index.add([told("sending")])
+    index.add([record_of("sending")])
     known = index.known(ID)
     assert known is not None
     assert (known.done, known.begun_ms) == (False, NOW_MS)
-    index.add([told("failed")])
+    index.add([record_of("failed")])
     known = index.known(ID)
     assert known is not None
     assert (known.done, known.begun_ms) == (False, None)
-    index.add([{**told("failed"), "duplicate_possible": True}])
+    index.add([{**record_of("failed"), "duplicate_possible": True}])
     known = index.known(ID)
     assert known is not None
     assert (known.done, known.begun_ms) == (False, NOW_MS)
     index.add(
-        [told("sending"), told("printed"), told("sending", different(ONE)), told("failed", different(ONE))], {0: 7}
+        [
+            record_of("sending"),
+            record_of("printed"),
+            record_of("sending", different(ONE)),
+            record_of("failed", different(ONE)),
+        ],
+        {0: 7},
     )
     known = index.known(ID)
     assert known is not None
     assert (known.done, known.answer) == (True, answer_sha256(ONE))
     other = answer_sha256(different(ONE))
     assert not index.is_withheld(ID, other)
-    index.add([told("withheld_different_answer", different(ONE))])
+    index.add([record_of("withheld_different_answer", different(ONE))])
     assert index.is_withheld(ID, other)
     assert (index.count, index.read_to()) == (1, {0: 7})
     index.close()
@@ -65,7 +67,7 @@ def test_an_index_survives_and_may_be_deleted(tmp_path: Path) -> None:
     def opened(topic: str = "c/notices") -> int:
         index = NoticeIndex(path, topic=topic)
         count = index.count
-        index.add([told("sent")], {0: 1})
+        index.add([record_of("sent")], {0: 1})
         index.close()
         return count
 
@@ -85,7 +87,7 @@ def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as file, file:
         file.execute("CREATE TABLE contacts (subject_ref)")
     before = path.read_bytes()
-    with pytest.raises(ConfigurationError, match="something else"):
+    with pytest.raises(ConfigurationError, match="another program"):
         NoticeIndex(path, topic="t")
     assert path.read_bytes()[100:] == before[100:]  # the header counts who locked it
 
@@ -116,20 +118,3 @@ def test_an_index_that_cannot_be_made_is_a_disk_that_is_away(tmp_path: Path) -> 
     (tmp_path / "file").write_text("x")
     with pytest.raises(DiskUnavailable, match="COACH_NOTIFY_STATE"):
         NoticeIndex(tmp_path / "file" / "state.sqlite", topic="t")
-
-
-@settings(max_examples=examples(200))
-@given(steps=st.lists(st.tuples(st.booleans(), st.integers(0, 30))))
-def test_only_what_is_settled_without_a_gap_is_committed(steps: list[tuple[bool, int]]) -> None:
-    """Given records read in order and settled in any, when asked what to commit, then the first that is not settled, or the next to read."""
-    progress, read, settled = Progress(), 0, set[int]()
-    for reads, number in steps:
-        if reads:
-            progress.began(read)
-            read += 1
-        elif number < read:
-            progress.done(number)
-            settled.add(number)
-        expected = next((offset for offset in range(read) if offset not in settled), read)
-        assert progress.safe == (expected if read else None)
-        assert all(progress.is_open(offset) == (offset not in settled) for offset in range(read))

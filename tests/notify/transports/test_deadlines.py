@@ -16,19 +16,18 @@ from stream.notify.deadlines import Deadlines, Watchdog
 from stream.notify.letters.templates import Letter
 from stream.notify.settings import NotifySettings
 from stream.notify.transports.mail import EXCHANGE_ANSWERS, Mail
-from stream.notify.transports.transport import NotNow
+from stream.notify.transports.transport import TemporaryRefusal
 from stream.notify.transports.webhook import Webhook
 from stream.runtime.logs import set_up_logging
-from tests.notify.dripping import dripping
-from tests.notify.http_desk import http_desk
-from tests.notify.made_letters import package_of
-
-pytestmark = pytest.mark.timeout(20)  # without its deadline an exchange lasts a minute, or for ever
+from tests.notify.letter_builder import package_of
+from tests.notify.transports.dripping import dripping
+from tests.notify.transports.http_server import http_server
 
 LETTER = Letter(subject="Our decision", text="Dear Pat\n", html="<p>Dear Pat</p>\n")
 PAT = Contact(channel="email", address="pat@people.example", consent=True, name="Pat Doe")
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 LONG_HEAD = HEAD + b"Content-Length: 60000\r\n\r\n{"
+pytestmark = pytest.mark.timeout(20)  # without its deadline an exchange lasts a minute, or for ever
 TIMEOUT_S = 0.6
 
 
@@ -61,7 +60,7 @@ def test_a_receiver_that_drips_holds_one_letter_up() -> None:
     """Given a webhook's receiver that sends a head without end, when a letter is posted, then it waits after the timeout, for it may have been taken."""
     with dripping(HEAD, drop=b"X-More: y\r\n") as port:
         hook = Webhook(settings(port))
-        with pytest.raises(NotNow, match="ReadTimeout") as raised:
+        with pytest.raises(TemporaryRefusal, match="ReadTimeout") as raised:
             hook.send(package_of(LETTER))
         assert raised.value.uncertain
         hook.close()
@@ -74,7 +73,7 @@ def test_a_receiver_that_drips_holds_one_letter_up() -> None:
         ((b"220 hi\r\n",), b"250-wait\r\n", MailUnavailable),
         ((b"220 hi\r\n", b"250 hi\r\n"), b"250-wait\r\n", MailUnavailable),
         ((b"220 hi\r\n", b"250 hi\r\n", b"250 ok\r\n"), b"250-wait\r\n", MailUnavailable),
-        ((b"220 hi\r\n", b"250 hi\r\n", b"250 ok\r\n", b"250 ok\r\n"), b"354-wait\r\n", NotNow),
+        ((b"220 hi\r\n", b"250 hi\r\n", b"250 ok\r\n", b"250 ok\r\n"), b"354-wait\r\n", TemporaryRefusal),
     ],
 )
 def test_a_mail_server_that_drips_is_cut(answers: tuple[bytes, ...], drop: bytes, error: type[Exception]) -> None:
@@ -137,13 +136,13 @@ def test_no_line_of_the_log_holds_a_url(monkeypatch: pytest.MonkeyPatch, level: 
         logging.getLogger(name).setLevel(logging.NOTSET)
     try:
         set_up_logging(level)
-        with http_desk() as desk:
-            contacts, hook = look_up(desk.port), Webhook(settings(desk.port))
+        with http_server() as server:
+            contacts, hook = look_up(server.port), Webhook(settings(server.port))
             assert contacts.find("s-secret") is None
             assert hook.send(package_of(LETTER)) == "HTTP 200"
             contacts.close()
             hook.close()
-            assert len(desk.asked) == 2
+            assert len(server.asked) == 2
         logging.getLogger("stream.test").info("a line")
     finally:
         root.handlers[:] = former

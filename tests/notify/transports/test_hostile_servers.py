@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.notify.answers import recommendations
-from tests.notify.dripping import dripping
-from tests.notify.http_desk import http_desk
-from tests.notify.lobby import lobby
+from tests.notify.notifier_room import notifier_room
+from tests.notify.transports.dripping import dripping
+from tests.notify.transports.http_server import http_server
 from tests.service.stack import Stack
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(120)]
@@ -43,7 +43,7 @@ def test_a_notifier_stops_in_time_though_a_server_drips(stack: Stack, tmp_path: 
         }[what]  # fmt: skip
         settings = {"COACH_NOTIFY_CONTACTS": str(contacts), "COACH_DRAIN_S": str(DRAIN_S)}
         settings |= {f"COACH_NOTIFY_{name}": value for name, value in more.items()}
-        with lobby(stack, tmp_path, settings) as here:
+        with notifier_room(stack, tmp_path, settings) as here:
             here.send(answers)
             notifier = here.notifier()
             assert began.wait(20)
@@ -64,7 +64,7 @@ def test_one_name_that_is_not_utf_8_stops_nobody(stack: Stack, tmp_path: Path) -
             "UPDATE contacts SET name = CAST(x'4af67267204d65696572' AS TEXT) WHERE subject_ref = ?",
             (answers[1]["subject_ref"],),
         )
-    with lobby(stack, tmp_path, contacts=str(table)) as here:
+    with notifier_room(stack, tmp_path, contacts=str(table)) as here:
         here.send(answers)
         notifier = here.notifier()
         here.until_done()
@@ -80,14 +80,14 @@ def test_one_name_that_is_not_utf_8_stops_nobody(stack: Stack, tmp_path: Path) -
 def test_no_url_is_in_the_log_of_a_notifier(stack: Stack, tmp_path: Path) -> None:
     """Given a look-up whose URL holds a key, and a receiver, when letters go out, then neither URL nor pseudonym is in the log."""
     answers = recommendations(2)
-    with http_desk() as desk:
-        desk.people = {
+    with http_server() as server:
+        server.people = {
             str(one["subject_ref"]): {"channel": "webhook", "address": "x", "consent": "yes"} for one in answers
         }
-        url = desk.look_up.replace("?v=1", "?key=k3y-of-it")
+        url = server.look_up.replace("?v=1", "?key=k3y-of-it")
         more = {"COACH_LOG_LEVEL": "DEBUG"}
-        hook = f"{desk.hook}/t0ken-in-path"
-        with lobby(stack, tmp_path, more, contacts=url, webhook_url=hook, webhook_secret="k") as here:  # noqa: S106 - made up
+        hook = f"{server.hook}/t0ken-in-path"
+        with notifier_room(stack, tmp_path, more, contacts=url, webhook_url=hook, webhook_secret="k") as here:  # noqa: S106 - made up
             here.send(answers)
             notifier = here.notifier()
             here.until_done()

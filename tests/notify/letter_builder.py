@@ -34,10 +34,10 @@ def letter_of(one: Recommendation, recipient: Recipient = PAT) -> Letter:
     return shipped().letter(view_of(one, creditor=CREDITOR, recipient=recipient, words=shipped().words, now_ms=NOW_MS))
 
 
-def package_of(letter: Letter, *, decision_id: str = "d-1", by_hand: bool = False, **more: object) -> Package:
+def package_of(letter: Letter, *, decision_id: str = "d-1", needs_address: bool = False, **more: object) -> Package:
     """A letter wrapped up."""
     fields = {
         "notice_id": notice_id(decision_id, KIND), "decision_id": decision_id, "subject_ref": "s-1", "kind": KIND,
-        "locale": "en", "letter": letter, "contact": None, "by_hand": by_hand,
+        "locale": "en", "letter": letter, "contact": None, "needs_address": needs_address,
     } | more  # fmt: skip
     return Package(**fields)  # type: ignore[arg-type]

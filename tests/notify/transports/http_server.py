@@ -23,7 +23,7 @@ class Asked:
 
 
 @dataclass(kw_only=True)
-class HttpDesk:
+class HttpServer:
     """`people` by pseudonym; `answers`: status codes to give first, one a request."""
 
     port: int = 0
@@ -44,9 +44,9 @@ class HttpDesk:
 
 
 @contextmanager
-def http_desk() -> Iterator[HttpDesk]:
+def http_server() -> Iterator[HttpServer]:
     """Serve while the block runs."""
-    desk = HttpDesk()
+    state = HttpServer()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -55,9 +55,9 @@ def http_desk() -> Iterator[HttpDesk]:
             """A look-up."""
             status = self._note()
             one = unquote(self.path.split("?")[0].rpartition("/")[2])
-            if status == 200 and desk.raw is None and one not in desk.people:
+            if status == 200 and state.raw is None and one not in state.people:
                 status = 404
-            body = desk.raw if desk.raw is not None else json.dumps(desk.people.get(one, {"no": "body"})).encode()
+            body = state.raw if state.raw is not None else json.dumps(state.people.get(one, {"no": "body"})).encode()
             self._say(status, body)
 
         def do_POST(self) -> None:
@@ -66,13 +66,13 @@ def http_desk() -> Iterator[HttpDesk]:
 
         def _note(self) -> int:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            desk.asked.append(Asked(method=self.command, path=self.path, headers=dict(self.headers), body=body))
-            return desk.answers.pop(0) if desk.answers else 200
+            state.asked.append(Asked(method=self.command, path=self.path, headers=dict(self.headers), body=body))
+            return state.answers.pop(0) if state.answers else 200
 
         def _say(self, status: int, body: bytes) -> None:
             self.send_response(status)
             if status in (301, 302):
-                self.send_header("Location", desk.hook)
+                self.send_header("Location", state.hook)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -86,11 +86,11 @@ def http_desk() -> Iterator[HttpDesk]:
 
     server = Server(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    desk.port = server.server_address[1]
+    state.port = server.server_address[1]
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield desk
+        yield state
     finally:
         server.shutdown()
         server.server_close()

@@ -7,9 +7,9 @@ import pytest
 from stream.notify.notices.notice import notice_id
 from stream.notify.transports.webhook import signature
 from tests.notify.answers import contacts_csv, different, recommendations, replaced
-from tests.notify.http_desk import http_desk
-from tests.notify.lobby import lobby
-from tests.notify.post_office import PostOffice
+from tests.notify.notifier_room import notifier_room
+from tests.notify.transports.http_server import http_server
+from tests.notify.transports.smtp_server import SmtpServer
 from tests.service.stack import Stack
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(120)]
@@ -26,15 +26,15 @@ def test_each_applicant_gets_one_letter_by_the_way_that_is_theirs(stack: Stack, 
         )
     )
     with (
-        PostOffice(tmp_path / "post") as post,
-        http_desk() as desk,
-        lobby(
+        SmtpServer(tmp_path / "post") as post,
+        http_server() as server,
+        notifier_room(
             stack,
             tmp_path,
             post.environment(),
             contacts=str(contacts),
             address_key="k",
-            webhook_url=desk.hook,
+            webhook_url=server.hook,
             webhook_secret="k",  # noqa: S106 - made up
         ) as here,
     ):
@@ -64,11 +64,11 @@ def test_each_applicant_gets_one_letter_by_the_way_that_is_theirs(stack: Stack, 
             "d-7": ("print", "no_subject_ref"),
         }
         assert sorted(one["to"] for one in post.taken()) == sorted([f"s-{n}@people.example"] for n in (0, 9, 10, 11))
-        [posted] = desk.asked
+        [posted] = server.asked
         assert posted.headers["Idempotency-Key"] == done["d-8"]["notice_id"]
         assert posted.headers["Coach-Signature"] == signature("k", posted.headers["Coach-Timestamp"], posted.body)
-        by_hand = {path.name[:3] for path in (here.outbox / "by-hand").glob("*.html")}
-        assert by_hand == {"d-5", "d-7"}
+        without_address = {path.name[:3] for path in (here.outbox / "by-hand").glob("*.html")}
+        assert without_address == {"d-5", "d-7"}
         assert {path.name[:3] for path in here.outbox.glob("*.html")} == {"d-1", "d-2", "d-3", "d-6"}
         [withheld] = here.notices("withheld_different_answer")
         assert withheld["decision_id"] == "d-2"
@@ -82,7 +82,7 @@ def test_each_applicant_gets_one_letter_by_the_way_that_is_theirs(stack: Stack, 
         assert notifier.events("notify.by_hand")[-1]["count"] == 2
         [stopped] = notifier.events("notify.stopped")
         assert stopped["notices_by_hand"] == 2
-        told = {name: stopped[f"notify_skipped:{name}"] for name in ("replay", "not_model_decline", "duplicate")}
-        assert told == {"replay": 1, "not_model_decline": 1, "duplicate": 2}
+        skipped = {name: stopped[f"notify_skipped:{name}"] for name in ("replay", "not_model_decline", "duplicate")}
+        assert skipped == {"replay": 1, "not_model_decline": 1, "duplicate": 2}
         assert stopped["notices_withheld"] == 1
         assert stopped["notify_skipped:different_answer_again"] == 1

@@ -1,6 +1,6 @@
 """A real SMTP server as a process of its own, which survives whatever happens to a notifier, and refuses by rule.
 
-As a script: `post_office.py PORT FOLDER REFUSE_EVERY`. Each letter that it took is a line of FOLDER/taken.jsonl, written
+As a script: `smtp_server.py PORT FOLDER REFUSE_EVERY`. Each letter that it took is a line of FOLDER/taken.jsonl, written
 before it says yes. It refuses one letter in REFUSE_EVERY for the time being (451), and recipients at refused.example
 for good (550).
 """
@@ -25,12 +25,12 @@ from typing import Any, Final, Self
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult
 
-REPOSITORY: Final = Path(__file__).resolve().parents[2]
+REPOSITORY: Final = Path(__file__).resolve().parents[3]
 START_TIMEOUT_S: Final = 15.0
 DOOM: Final = "doom"  # the file that names processes to kill
 
 
-class PostOffice:
+class SmtpServer:
     """The process, from `__enter__` to `__exit__`; it can be taken down and started again on its port."""
 
     def __init__(self, folder: Path, *, refuse_every: int = 0, certificate: tuple[Path, Path] | None = None) -> None:
@@ -55,7 +55,7 @@ class PostOffice:
 
     def up(self) -> None:
         """Start, with what was taken before."""
-        with (self._folder / "office.log").open("ab") as said:
+        with (self._folder / "smtp.log").open("ab") as said:
             self._process = subprocess.Popen(
                 [
                     sys.executable,
@@ -75,7 +75,7 @@ class PostOffice:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
                 return
             time.sleep(0.05)
-        reason = f"the post office does not open: {(self._folder / 'office.log').read_text()[-500:]}"
+        reason = f"the SMTP server does not start: {(self._folder / 'smtp.log').read_text()[-500:]}"
         raise AssertionError(reason)
 
     def down(self) -> None:

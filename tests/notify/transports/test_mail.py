@@ -1,14 +1,10 @@
 from __future__ import annotations
 
-import hashlib
-import hmac
-import json
 import os
 import shutil
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
 from email import message_from_bytes
 from email.policy import SMTP, default
 from pathlib import Path
@@ -18,18 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.errors import DiskUnavailable, LetterRefused, MailUnavailable, WebhookUnavailable
+from stream.errors import MailUnavailable
 from stream.notify.contacts.contact import Contact
 from stream.notify.letters.templates import Letter
 from stream.notify.settings import NotifySettings
 from stream.notify.transports.mail import Mail, message_of
-from stream.notify.transports.outbox import Files, Outbox, file_name, write_whole
-from stream.notify.transports.transport import Bounced, NotNow
-from stream.notify.transports.webhook import Webhook, signature
-from tests.notify.answers import recommendations
-from tests.notify.http_desk import HttpDesk, http_desk
-from tests.notify.made_letters import letter_of, package_of
-from tests.notify.post_office import PostOffice
+from stream.notify.transports.transport import AddressRefused, TemporaryRefusal
+from tests.notify.letter_builder import package_of
+from tests.notify.transports.smtp_server import SmtpServer
 
 LETTER = Letter(subject="Our decision", text="Dear Ünal\n", html="<p>Dear Ünal</p>\n")
 PAT = Contact(channel="email", address="pat@people.example", consent=True, name="Pat Doe")
@@ -42,29 +34,21 @@ def settings(**changes: Any) -> NotifySettings:
         "notify_smtp_security": "none",
         "notify_smtp_from": "letters@lender.example",
         "notify_smtp_timeout_s": 3.0,
-        "notify_webhook_secret": "s3cret",
     }
     return NotifySettings(**(usual | changes))
 
 
-@pytest.fixture
-def desk() -> Iterator[HttpDesk]:
-    """A receiver that says yes."""
-    with http_desk() as found:
-        yield found
-
-
 def test_mail_arrives_as_text_and_html_and_refusals_are_told_apart(tmp_path: Path) -> None:
     """Given a real mail server that refuses every second letter for the time being and one recipient for good, when letters go out over one connection, then each is taken, not now, or bounced; restarted meanwhile, it is found again."""
-    with PostOffice(tmp_path, refuse_every=2) as post:
+    with SmtpServer(tmp_path, refuse_every=2) as post:
         mail = Mail(settings(notify_smtp_port=post.port))
         package = package_of(LETTER, contact=PAT)
         said = mail.send(package)
         assert said == f"<{package.notice_id[:40]}@lender.example> 250 2.0.0"
-        with pytest.raises(NotNow, match=r"^451 4\.7\.1$") as later:
+        with pytest.raises(TemporaryRefusal, match=r"^451 4\.7\.1$") as later:
             mail.send(package)
         assert not later.value.uncertain
-        with pytest.raises(Bounced, match=r"^550 5\.1\.1$"):
+        with pytest.raises(AddressRefused, match=r"^550 5\.1\.1$"):
             mail.send(package_of(LETTER, contact=Contact(channel="email", address="pat@refused.example")))
         post.down()
         with pytest.raises(MailUnavailable, match="cannot be used"):
@@ -110,29 +94,33 @@ class Script:
 
 
 @pytest.mark.parametrize(
-    ("answers", "error", "told"),
+    ("answers", "error", "message"),
     [
         (("421 closing",), MailUnavailable, "SMTPConnectError 421"),
         (("220 hi", "250 ok", "530 5.7.0 log in"), MailUnavailable, "refuses the sender"),
-        (("220 hi", "250 ok", "452 4.3.1 full"), NotNow, r"452 4\.3\.1"),
+        (("220 hi", "250 ok", "452 4.3.1 full"), TemporaryRefusal, r"452 4\.3\.1"),
         (("220 hi", "250 ok", "250 ok", "421 4.7.0 slow down"), MailUnavailable, "takes nothing now"),
-        (("220 hi", "250 ok", "250 ok", "250 ok", "554 5.7.1 spam"), Bounced, r"554 5\.7\.1"),
+        (("220 hi", "250 ok", "250 ok", "250 ok", "554 5.7.1 spam"), AddressRefused, r"554 5\.7\.1"),
         (
             ("220 hi", "250 ok", "250 ok", "250 ok", "354 go on", "552 5.3.4 pat@people.example"),
-            Bounced,
+            AddressRefused,
             r"^552 5\.3\.4$",
         ),
-        (("220 hi", "250 ok", "250 ok", "250 ok", "354 go on", "hang up"), NotNow, "lost while it took the letter"),
+        (
+            ("220 hi", "250 ok", "250 ok", "250 ok", "354 go on", "hang up"),
+            TemporaryRefusal,
+            "lost while it took the letter",
+        ),
     ],
 )
-def test_each_step_of_smtp_has_its_own_meaning(answers: tuple[str, ...], error: type[Exception], told: str) -> None:
+def test_each_step_of_smtp_has_its_own_meaning(answers: tuple[str, ...], error: type[Exception], message: str) -> None:
     """Given a mail server's refusal, when it comes at one step or another, then it is about us, this letter, or this recipient; and no address is repeated."""
     server = Script(*answers)
     mail = Mail(settings(notify_smtp_port=server.port, notify_smtp_timeout_s=1.0))
-    with pytest.raises(error, match=told) as raised:
+    with pytest.raises(error, match=message) as raised:
         mail.send(package_of(LETTER, contact=PAT))
     assert "pat@" not in str(raised.value)
-    if isinstance(raised.value, NotNow):
+    if isinstance(raised.value, TemporaryRefusal):
         assert raised.value.uncertain == (answers[-1] == "hang up")
     mail.close()
 
@@ -153,7 +141,7 @@ def test_each_step_of_smtp_has_its_own_meaning(answers: tuple[str, ...], error: 
 def test_what_is_no_address_bounces(address: str) -> None:
     """Given an address that no message can go to, when the message is written, then it bounces, and the letter is printed."""
     contact = Contact(channel="email", address=address, consent=True)
-    with pytest.raises(Bounced):
+    with pytest.raises(AddressRefused):
         message_of(package_of(LETTER, contact=contact), settings())
 
 
@@ -175,91 +163,6 @@ def test_no_name_can_add_a_header(name: str, subject: str, lender: str) -> None:
     assert [one.addr_spec for one in back["From"].addresses] == ["letters@lender.example"]
 
 
-def test_a_webhook_is_signed_and_has_an_idempotency_key(desk: HttpDesk) -> None:
-    """Given a receiver, when a letter is posted, then body, timestamp and signature verify, and the key is the notice's."""
-    hook = Webhook(settings(notify_webhook_url=desk.hook), clock=lambda: 1_795_774_500.9)
-    package = package_of(LETTER, contact=PAT)
-    assert hook.send(package) == "HTTP 200"
-    hook.close()
-    [asked] = desk.asked
-    stamp = asked.headers["Coach-Timestamp"]
-    by_hand = hmac.new(b"s3cret", f"{stamp}.".encode() + asked.body, hashlib.sha256).hexdigest()
-    assert stamp == "1795774500"
-    assert asked.headers["Coach-Signature"] == f"v1={by_hand}" == signature("s3cret", stamp, asked.body)
-    assert asked.headers["Idempotency-Key"] == package.notice_id
-    told = json.loads(asked.body)
-    assert (told["text"], told["subject_ref"], told["to"]["address"]) == (LETTER.text, "s-1", "pat@people.example")
-
-
-@pytest.mark.parametrize(
-    ("status", "error"),
-    [
-        (201, None), (400, LetterRefused), (422, LetterRefused), (413, LetterRefused), (500, NotNow),
-        (301, WebhookUnavailable), (401, WebhookUnavailable), (404, WebhookUnavailable), (429, WebhookUnavailable),
-        (503, WebhookUnavailable),
-    ],
-)  # fmt: skip
-def test_each_status_of_a_webhook_has_its_meaning(desk: HttpDesk, status: int, error: type[Exception] | None) -> None:
-    """Given a receiver's status, when a letter is posted, then it is taken, refused for good, not taken now, or nobody's letter is."""
-    desk.answers = [status]
-    hook = Webhook(settings(notify_webhook_url=desk.hook))
-    if error is None:
-        assert hook.send(package_of(LETTER)) == f"HTTP {status}"
-    else:
-        with pytest.raises(error, match=f"HTTP {status}"):
-            hook.send(package_of(LETTER))
-    hook.close()
-    assert len(desk.asked) == 1  # a redirect is not followed
-
-
-def test_a_receiver_that_is_away_is_waited_for() -> None:
-    """Given nobody at the webhook's URL, when a letter is posted, then the receiver is unavailable for all letters."""
-    hook = Webhook(settings(notify_webhook_url="http://127.0.0.1:9/hook"))
-    with pytest.raises(WebhookUnavailable, match="ConnectError"):
-        hook.send(package_of(LETTER))
-    hook.close()
-
-
-@given(decision_id=st.text(min_size=1, max_size=300))
-def test_a_letters_file_has_a_harmless_name(decision_id: str) -> None:
-    """Given any decision_id, when its file is named, then by harmless characters only, in bounds, and not as another decision's."""
-    name = file_name(package_of(LETTER, decision_id=decision_id))
-    assert len(name) <= 80
-    assert all(c.isascii() and (c.isalnum() or c in "-_") for c in name)
-    assert name != file_name(package_of(LETTER, decision_id=decision_id + "x"))
-
-
-def test_a_printed_letter_is_one_whole_file(tmp_path: Path) -> None:
-    """Given a hostile decision_id, when its letter is printed twice, then one whole file lies in the outbox, for its group only; without an address, in the folder by-hand."""
-    outbox = Outbox(tmp_path / "out")
-    package = package_of(LETTER, decision_id="../../etc/passwd\n")
-    for _ in range(2):
-        place = outbox.send(package)
-    assert [path.name for path in (tmp_path / "out").glob("*.html")] == [place]
-    assert (tmp_path / "out" / place).read_text("utf-8") == LETTER.html
-    assert os.stat(tmp_path / "out" / place).st_mode & 0o007 == 0  # noqa: PTH116 - its mode
-    assert outbox.send(package_of(LETTER, by_hand=True)).startswith("by-hand/")
-    assert not list(tmp_path.rglob("*.part"))
-
-
-def test_files_hold_subject_text_and_html(tmp_path: Path) -> None:
-    """Given the channel files, when a letter goes out, then its text with the subject and its HTML lie there."""
-    files = Files(tmp_path)
-    letter = letter_of(recommendations(1)[0])
-    name = files.send(package_of(letter))
-    assert (tmp_path / name).read_text("utf-8") == f"{letter.subject}\n\n{letter.text}"
-    assert (tmp_path / name.replace(".txt", ".html")).read_text("utf-8") == letter.html
-
-
-def test_a_folder_that_cannot_be_written_is_a_dependency_that_is_away(tmp_path: Path) -> None:
-    """Given a file where the outbox should be, when opened or written, then the error says that the disk is unavailable."""
-    (tmp_path / "taken").write_text("x")
-    with pytest.raises(DiskUnavailable, match="cannot be written"):
-        Outbox(tmp_path / "taken")
-    with pytest.raises(DiskUnavailable, match="cannot be written"):
-        write_whole(tmp_path / "gone" / "x.html", "x")
-
-
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A certificate of localhost that signs itself, and its key; without openssl a skip, in CI a failure."""
@@ -278,7 +181,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 def test_mail_goes_over_tls_with_a_login(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
     """Given a mail server that wants STARTTLS and a login, when a letter goes out, then over TLS; with a wrong password, an unknown authority or no TLS at all, nothing goes out, the error says which, and no password shows."""
-    with PostOffice(tmp_path, certificate=certificate) as post:
+    with SmtpServer(tmp_path, certificate=certificate) as post:
         usual: dict[str, Any] = {
             "notify_smtp_host": "localhost", "notify_smtp_port": post.port, "notify_smtp_security": "starttls",
             "notify_smtp_ca_file": str(certificate[0]), "notify_smtp_username": "u", "notify_smtp_password": "right",
@@ -291,9 +194,9 @@ def test_mail_goes_over_tls_with_a_login(tmp_path: Path, certificate: tuple[Path
             "CERTIFICATE_VERIFY_FAILED|SSLCertVerificationError": {"notify_smtp_ca_file": ""},
             "530": {"notify_smtp_security": "none", "notify_smtp_username": "", "notify_smtp_password": ""},
         }
-        for told, changes in wrong.items():
+        for message, changes in wrong.items():
             refused = Mail(settings(**(usual | changes)))
-            with pytest.raises(MailUnavailable, match=told) as raised:
+            with pytest.raises(MailUnavailable, match=message) as raised:
                 refused.send(package_of(LETTER, contact=PAT))
             refused.close()
             assert "hunter2" not in str(raised.value)

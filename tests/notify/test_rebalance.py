@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.notify.answers import contacts_csv, recommendations
-from tests.notify.lobby import lobby
-from tests.notify.post_office import PostOffice
+from tests.notify.notifier_room import notifier_room
+from tests.notify.transports.smtp_server import SmtpServer
 from tests.service.room import wait_until
 from tests.service.stack import Stack
 
@@ -23,8 +23,8 @@ def contacts_file(folder: Path, count: int) -> str:
 
 def test_an_outage_and_a_handover_send_each_letter_once(stack: Stack, tmp_path: Path) -> None:
     """Given a mail server that is away when the first notifier starts, a second notifier that joins meanwhile, and the first one stopped in good order amid the work, then each applicant has exactly one letter, none is a dead letter, and only what was begun at a handover is marked as a possible duplicate."""
-    post = PostOffice(tmp_path / "post")
-    with lobby(stack, tmp_path, post.environment(), contacts=contacts_file(tmp_path, 60)) as here:
+    post = SmtpServer(tmp_path / "post")
+    with notifier_room(stack, tmp_path, post.environment(), contacts=contacts_file(tmp_path, 60)) as here:
         here.send(recommendations(60))
         first = here.notifier()
         first.until("notify.outage")
@@ -47,8 +47,8 @@ def test_an_outage_and_a_handover_send_each_letter_once(stack: Stack, tmp_path: 
 def test_a_notifier_that_was_frozen_sends_nothing_that_is_another_ones(stack: Stack, tmp_path: Path) -> None:
     """Given a notifier frozen amid the work for longer than its session, whose partitions another one took over and finished, when it thaws, then it sends none of those letters again."""
     with (
-        PostOffice(tmp_path / "post") as post,
-        lobby(stack, tmp_path, post.environment(), contacts=contacts_file(tmp_path, 120)) as here,
+        SmtpServer(tmp_path / "post") as post,
+        notifier_room(stack, tmp_path, post.environment(), contacts=contacts_file(tmp_path, 120)) as here,
     ):
         here.send(recommendations(120))
         first = here.notifier()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from stream.errors import ContactRefused, MailUnavailable
 from stream.events import Recommendation
 from stream.notify.contacts.contact import Contact
-from stream.notify.transports.transport import Bounced, NotNow
+from stream.notify.transports.transport import AddressRefused, TemporaryRefusal
 from stream.runtime.logs import JsonLines
 from tests.examples import examples
 from tests.notify.answers import recommendations, step_labels
@@ -60,8 +60,8 @@ def test_no_name_address_or_value_is_in_log_metric_record_or_error(
         if weather.random() < 0.2 and step in ("contacts", "send email", "send print"):
             raise weather.choice(
                 [MailUnavailable("away"), ZeroDivisionError("zq@people.example")]
-                + [NotNow("451")] * (step != "contacts")
-                + [Bounced("550 5.1.1")] * (step == "send email")
+                + [TemporaryRefusal("451")] * (step != "contacts")
+                + [AddressRefused("550 5.1.1")] * (step == "send email")
                 + [ContactRefused("unusable")] * (step == "contacts")
             )
 

@@ -42,7 +42,7 @@ class NotifierProcess(WorkerProcess):
 
 
 @dataclass(kw_only=True)
-class Lobby:
+class NotifierRoom:
     """Notifiers of one group in a room."""
 
     room: Room
@@ -118,10 +118,10 @@ class Lobby:
 
 
 @contextmanager
-def lobby(
+def notifier_room(
     stack: Stack, folder: Path, more: Mapping[str, str] | None = None, *, partitions: int = 2, **environment: str
-) -> Iterator[Lobby]:
-    """A lobby of its own. `environment` is without the prefix COACH_NOTIFY_, or whole."""
+) -> Iterator[NotifierRoom]:
+    """A notifier_room of its own. `environment` is without the prefix COACH_NOTIFY_, or whole."""
     with room(stack, folder, partitions=partitions) as here:
         own = {
             **here.environment,
@@ -136,7 +136,7 @@ def lobby(
         own |= {
             name if name.startswith("COACH_") else f"COACH_NOTIFY_{name.upper()}": v for name, v in environment.items()
         }
-        made = Lobby(room=here, group=own["COACH_NOTIFY_GROUP"], environment=own)
+        made = NotifierRoom(room=here, group=own["COACH_NOTIFY_GROUP"], environment=own)
         try:
             yield made
         finally:
