@@ -255,7 +255,7 @@ def test_any_model_with_any_options_is_exact(check: Callable[[set[str], int], No
     """Given random models of either library, leaves, margins and predictions of every probe have its bits, and ledgers sum."""
     found: set[str] = set()
 
-    @settings(max_examples=examples(models))  # a stated number, of which a share must differ: not scaled
+    @settings(max_examples=models)  # a stated number, of which a share must differ: not scaled
     @given(seed=st.integers(0, 2**32 - 1))
     def each(seed: int) -> None:
         check(found, seed)
