@@ -11,6 +11,8 @@ import pytest
 from stream.events import TIERS, TierName
 from stream.runtime.kafka.topics import topic_specs
 from stream.runtime.settings import Settings
+from tests.house.extended_copy import ExtendedCopy
+from tests.house.toy_kinds import BUILD_AND_ANSWER, TIERS_ANSWERED, add_library, add_tier
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = (REPOSITORY / "docs" / "extending.md").read_text(encoding="utf-8")
@@ -47,3 +49,35 @@ def test_every_topic_of_the_settings_has_its_record() -> None:
 def test_every_tier_has_its_symbol(schema: str) -> None:
     """Given the tiers, then a schema's symbols are theirs, in their order."""
     assert list(TIERS) == list(get_args(TierName)) == symbols(schema, "TierName")
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> ExtendedCopy:
+    """The package of this checkout, to be extended."""
+    return ExtendedCopy.of_this_checkout(tmp_path / "copy")
+
+
+def steps_of(kind: str) -> set[str]:
+    """The files and rooms that the page names for a kind."""
+    section = PAGE.partition(f"## {kind}\n")[2].partition("\n## ")[0]
+    return set(re.findall(r"`((?:stream|schemas)/[\w/.]*)`", section))
+
+
+def test_a_toy_tier_is_added_by_the_steps(copy: ExtendedCopy) -> None:
+    """Given the steps for a tier, when a fourth is added to a copy of the package, then each answer has four tiers that the verifier, the contract of letters and Avro accept."""
+    add_tier(copy)
+    assert copy.touched <= steps_of("A tier")
+    found = copy.run(TIERS_ANSWERED)
+    assert found == {"tiers": ["near mid far beyond"], "faults": [], "read again": True}
+
+
+def test_a_toy_library_is_added_by_the_steps(copy: ExtendedCopy) -> None:
+    """Given the steps for a model library, when one that nobody has seen is added to a copy of the package, then the gate finds its bits, shadows are trained with it, its declines are answered and the verifier finds every number right."""
+    add_library(copy)
+    known = steps_of("A model library")
+    assert {path for path in copy.touched if "/forest/stumps/" not in path} <= known
+    found = copy.run(BUILD_AND_ANSWER)
+    assert found.pop("compared") > 1_000
+    declined, below_the_cutoff = found.pop("declined")
+    assert found == {"answered": declined, "library": ["stumps"], "faults": []}
+    assert declined == below_the_cutoff > 20

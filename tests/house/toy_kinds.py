@@ -1,0 +1,244 @@
+"""A toy of each kind, added to a copy of the package by the steps of docs/extending.md, and what is asked of it then."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.house.extended_copy import ExtendedCopy
+
+# The library itself: models of stumps, trained, saved, read and scored by code that the package does not know.
+STUMPS: Final = """
+import json
+import math
+
+import numpy as np
+
+__version__ = "1.0"
+
+
+def train(rows, labels, rounds, names):
+    stumps, margins = [], np.zeros(len(rows))
+    for k in range(rounds):
+        feature = k % rows.shape[1]
+        at = float(np.nanquantile(rows[:, feature], (1 + k // rows.shape[1]) / (2 + rounds // rows.shape[1])))
+        left = rows[:, feature] <= at
+        rest = labels - share(margins)
+        low, high = (float(rest[side].mean()) if side.any() else 0.0 for side in (left, ~left))
+        stumps.append({"feature": feature, "at": at, "low": low, "high": high})
+        margins += np.where(left, low, high)
+    return json.dumps({"names": names, "stumps": stumps})
+
+
+def share(margins):
+    return np.array([(1 + math.tanh(margin / 2)) / 2 for margin in margins.tolist()])
+
+
+class Model:
+    def __init__(self, text):
+        saved = json.loads(text)
+        self.names, self.stumps = saved["names"], saved["stumps"]
+
+    def leaves(self, rows):
+        return np.array([[0 if row[stump["feature"]] <= stump["at"] else 1 for stump in self.stumps] for row in rows])
+
+    def margins(self, rows, first=0, last=None):
+        margins = np.zeros(len(rows))
+        for stump in self.stumps[first:last]:
+            margins += np.where(rows[:, stump["feature"]] <= stump["at"], stump["low"], stump["high"])
+        return margins
+"""
+READER: Final = '''
+"""Models of the toy library: their files, and their link."""
+
+from functools import cache
+
+import numpy as np
+import stumps
+
+from stream.forest.cutoffs import Cutoffs
+from stream.forest.trees import Kind, SavedNode, build_forest
+
+
+def read_stumps(content, name, *, trees, missing):
+    model = stumps.Model(content.decode())
+    nodes = [
+        (
+            SavedNode(number=0, feature=stump["feature"], value=stump["at"], left=1, right=2),
+            SavedNode(number=0, value=stump["low"]),
+            SavedNode(number=1, value=stump["high"]),
+        )
+        for stump in model.stumps
+    ]
+    kind = Kind(
+        library="stumps",
+        library_version=stumps.__version__,
+        objective="binary",
+        link_line="binary",
+        features=tuple(model.names),
+        is_category=(False,) * len(model.names),
+        words=(None,) * len(model.names),
+        base_margin=0.0,
+    )
+    return build_forest(nodes, kind)
+
+
+class StumpsLink:
+    name = "logistic"
+
+    def __init__(self):
+        self.cutoff = Cutoffs(self.probabilities, np.float64).find
+
+    def probabilities(self, margins):
+        return stumps.share(margins)
+
+
+stumps_link = cache(StumpsLink)
+'''
+OWNER: Final = '''
+class StumpsOwner:
+    """The toy library itself."""
+
+    @staticmethod
+    def version():
+        return stumps.__version__
+
+    def __init__(self, forest, model):
+        self._model = stumps.Model(model.decode())
+
+    def predict(self, rows):
+        margins = self._model.margins(rows)
+        return OwnerPredictions(self._model.leaves(rows), margins, stumps.share(margins))
+
+    def predict_table(self, rows, integers=()):
+        return self.predict(rows)
+
+    def tree_margins(self, tree, rows):
+        return self._model.margins(rows, tree, tree + 1)
+
+    def in_place(self, rows):
+        return None
+
+
+OWNERS'''
+BUILD_AND_ANSWER: Final = """
+import json
+from pathlib import Path
+
+import numpy as np
+import stumps
+
+from stream.audit.verify.body import verify
+from stream.bundle.build import build_bundle
+from stream.bundle.open import open_bundle
+from stream.recourse.answer import answer_if_declined
+from tests.recourse.lenders import FEATURES, applicants, lender
+
+pool, good = applicants(0, 240)
+pool = np.nan_to_num(pool)
+text = stumps.train(pool, good, 27, list(FEATURES))
+Path("model.stumps").write_text(text)
+Path("train.json").write_text(json.dumps({"params": {}, "rounds": 27}))
+Path("features.toml").write_text("\\n".join(f'[{name}]\\ntype = "number"\\nmutability = "mutable"\\n' for name in FEATURES))
+lines = [",".join((*FEATURES, "good"))]
+lines += [",".join(map(repr, (*row, outcome))) for row, outcome in zip(pool.tolist(), good.tolist())]
+Path("pool.csv").write_text("\\n".join(lines) + "\\n")
+built = build_bundle(
+    model_path=Path("model.stumps"), pool_path=Path("pool.csv"), features_path=Path("features.toml"), threshold=0.5,
+    out_dir=Path("bundle"), target_column="good", shadows=3, train_params_path=Path("train.json"), model_id="consumer-loan",
+    model_version="2026-10",
+)
+model = open_bundle(Path("bundle"))
+margins = stumps.Model(text).margins(pool)
+maker = lender("lightgbm")
+answers = []
+for row, margin in zip(pool[:60], margins):
+    decision = maker.decide(row, features=dict(zip(FEATURES, row.tolist())), margin=float(margin))
+    if (one := answer_if_declined(decision, model)) is not None:
+        answers.append(one)
+print(json.dumps({
+    "compared": built.probe.rows,
+    "declined": [len(answers), int((margins[:60] < 0).sum())],
+    "answered": sum(bool(one.recommendation["tiers"]) for one in answers),
+    "library": sorted({one.body["library"] for one in answers}),
+    "faults": sorted({fault for one in answers for fault in verify(one.body, one.body_sha256, one.recommendation)}),
+}))
+"""
+
+
+def add_library(copy: ExtendedCopy) -> None:
+    """A library whose models are lists of stumps, in float64."""
+    (copy.root / "stumps.py").write_text(STUMPS, encoding="utf-8")
+    copy.replace("stream/forest/trees.py", 'Literal["xgboost", "lightgbm"]', 'Literal["xgboost", "lightgbm", "stumps"]')
+    copy.replace(
+        "stream/forest/trees.py",
+        '    "lightgbm": (np.dtype(np.float64), "<="),\n',
+        '    "lightgbm": (np.dtype(np.float64), "<="),\n    "stumps": (np.dtype(np.float64), "<="),\n',
+    )
+    copy.add(
+        "stream/forest/stumps/__init__.py",
+        '"""The toy library: its model file and its link. Not here: the forest."""\n',
+    )
+    copy.add("stream/forest/stumps/reader.py", READER)
+    copy.replace(
+        "stream/forest/libraries.py",
+        "from stream.forest.trees import",
+        "from stream.forest.stumps.reader import read_stumps, stumps_link\nfrom stream.forest.trees import",
+    )
+    copy.replace(
+        "stream/forest/libraries.py",
+        '    "lightgbm": ModelLibrary(',
+        '    "stumps": ModelLibrary(\n'
+        '        title="Stumps", suffixes=(".stumps",), trained_suffix=".stumps", takes_missing=False,\n'
+        "        chooses_trees=False, read=read_stumps, link=lambda _forest: stumps_link(),\n"
+        "    ),\n"
+        '    "lightgbm": ModelLibrary(',
+    )
+    copy.replace("stream/bundle/gate/owner.py", "import xgboost as xgb\n", "import stumps\nimport xgboost as xgb\n")
+    copy.replace("stream/bundle/gate/owner.py", "OWNERS: Final", f"{OWNER.removeprefix(chr(10))}: Final")
+    copy.replace(
+        "stream/bundle/gate/owner.py", '"lightgbm": LightgbmOwner}', '"lightgbm": LightgbmOwner, "stumps": StumpsOwner}'
+    )
+    copy.replace(
+        "stream/bundle/shadows/training.py",
+        '    "lightgbm": _train_lightgbm,\n',
+        '    "lightgbm": _train_lightgbm,\n'
+        '    "stumps": lambda forest, rows, labels, given, _seed: __import__("stumps").train(\n'
+        "        rows, labels, given.rounds, list(forest.features)\n"
+        "    ).encode(),\n",
+    )
+    copy.replace(
+        "stream/audit/verify/splits.py", '"lightgbm": ("<=", "in")', '"lightgbm": ("<=", "in"), "stumps": ("<=", "in")'
+    )
+
+
+TIERS_ANSWERED: Final = """
+import json
+
+from stream.audit.verify.body import verify
+from stream.notify.letters.contract import check_contract
+from stream.wire.avro_records import decode, encode
+from tests.recourse.lenders import lender
+
+answers = lender("xgboost").answers(20)
+recommended = [one.recommendation for one in answers if one.recommendation["tiers"]]
+for one in recommended:
+    check_contract(one)
+print(json.dumps({
+    "tiers": sorted({" ".join(tier["tier"] for tier in one["tiers"]) for one in recommended}),
+    "faults": sorted({fault for one in answers for fault in verify(one.body, one.body_sha256, one.recommendation)}),
+    "read again": all(decode(encode("Recommendation", one)) == ("Recommendation", one) for one in recommended),
+}))
+"""
+
+
+def add_tier(copy: ExtendedCopy) -> None:
+    """A tier beyond far, with far's target."""
+    before, after = '["near", "mid", "far"]', '["near", "mid", "far", "beyond"]'
+    copy.replace("stream/events.py", f"Literal{before}", f"Literal{after}")
+    copy.replace(
+        "stream/recourse/search/tier_targets.py",
+        "        targets = (near, *search.mid_and_far(near, self._slack))\n",
+        "        mid, far = search.mid_and_far(near, self._slack)\n        targets = (near, mid, far, far)\n",
+    )
+    for schema in ("audit_record", "recommendation"):
+        copy.replace(f"schemas/{schema}.avsc", f'"symbols": {before}', f'"symbols": {after}')
