@@ -55,6 +55,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=rank.__getitem__)
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Refuse to go on where the groups are lost: each test process would start the services of each file anew.
+
+    pytest-xdist marks a group in a test's id, which pytest 9.2 no longer lets it do, and nothing tells.
+    """
+    if getattr(session.config.option, "loadgroup", False):
+        lost = [
+            item.nodeid for item in session.items if item.get_closest_marker("xdist_group") and "@" not in item.nodeid
+        ]
+        if lost:
+            message = f"pytest {pytest.__version__} and pytest-xdist lose the group of {lost[0]}; install what the lock files name"
+            raise pytest.UsageError(message)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:  # noqa: ARG001 - xdist's signature
     """Say what a test process found loud."""

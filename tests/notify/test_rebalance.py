@@ -9,7 +9,7 @@ import pytest
 from tests.notify.answers import contacts_csv, recommendations
 from tests.notify.notifier_room import notifier_room
 from tests.notify.transports.smtp_server import SmtpServer
-from tests.service.room import wait_until
+from tests.service.room import freeze, wait_until
 from tests.service.stack import Stack
 
 pytestmark = [pytest.mark.service, pytest.mark.chaos, pytest.mark.timeout(180)]
@@ -53,7 +53,7 @@ def test_a_notifier_that_was_frozen_sends_nothing_that_is_another_ones(stack: St
         here.send(recommendations(120))
         first = here.notifier()
         wait_until(lambda: post.count >= 10, what="some letters taken")
-        first.process.send_signal(signal.SIGSTOP)
+        freeze(first.process.pid)
         second = here.notifier(wait=False)
         here.until_done()
         first.process.send_signal(signal.SIGCONT)

@@ -17,7 +17,7 @@ from stream.replay.run import Finished, run_replay
 from stream.replay.settings import ReplaySettings
 from stream.wire.avro_records import decode
 from tests.service.lender import Lender, record
-from tests.service.room import Room, WorkerProcess, room
+from tests.service.room import Room, WorkerProcess, freeze, room
 from tests.service.stack import Stack
 
 TRIES = 3  # for each kill: a worker may have done all of its share before
@@ -79,7 +79,7 @@ def answer_live(here: Room, decisions: list[dict[str, Any]], kills: int, weather
         victim = weather.randrange(len(workers))
         if hit < kills:
             workers[victim].until("worker.assigned")
-            os.kill(workers[victim].process.pid, signal.SIGSTOP)  # so that work waits for it
+            freeze(workers[victim].process.pid)  # so that work waits for it
         here.send(record(one) for one in decisions[step * share : (step + 1) * share])
         if hit < kills and killed_at_work(here, workers[victim], weather.random() * AT_WORK_S):
             workers[victim] = here.worker(wait=False)
@@ -95,7 +95,7 @@ def killed_at_work(here: Room, worker: WorkerProcess, after_s: float) -> bool:
     before = here.lag()
     os.kill(worker.process.pid, signal.SIGCONT)
     time.sleep(after_s)
-    os.kill(worker.process.pid, signal.SIGSTOP)
+    freeze(worker.process.pid)
     if before > 0 and here.lag() > 0:
         worker.kill()
         return True

@@ -98,6 +98,12 @@ class WorkerProcess:
             self._said.close()
 
 
+def freeze(pid: int) -> None:
+    """Stop a child process until SIGCONT, and return when it stands still: a busy one goes on for a while after SIGSTOP."""
+    os.kill(pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+
 def wait_until(condition: Callable[[], Any], *, timeout_s: float = WAIT_S, what: str) -> None:
     """Wait for a condition, and fail with `what` it was."""
     deadline = time.monotonic() + timeout_s

@@ -30,7 +30,7 @@ from tests.kafka.brokers import free_ports
 from tests.kafka.registry import ApicurioRegistry
 from tests.service.lender import Lender, record
 from tests.service.registry_stand import PASSWORD, USER, guarded, registry
-from tests.service.room import Room, WorkerProcess, command, room, wait_until
+from tests.service.room import Room, WorkerProcess, command, freeze, room, wait_until
 from tests.service.stack import Stack
 
 __all__ = ["registry"]
@@ -245,7 +245,7 @@ def test_a_registry_that_goes_away_stops_nothing(stand: Stand, toy: Lender) -> N
     known = stand.framed(toy, numbers[1:3], producers_schema())
     pid = stand.registry.pid
     try:
-        os.kill(pid, signal.SIGSTOP)
+        freeze(pid)
         here.send([registered_since[0], *known])
         wait_until(lambda: {f"toy-{n}" for n in numbers[1:3]} <= stand.answered(), what="the others' answers")
         assert f"toy-{numbers[0]}" not in stand.answered()
