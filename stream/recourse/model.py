@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stream.errors import ConfigurationError, InvalidDecision
 from stream.events import BundleIdentity, Decision, ThresholdScale
-from stream.forest.cells import Cells, cells_of
+from stream.forest.cells import cells_of
 from stream.forest.cutoffs import Link
 from stream.forest.ledger import LeafUnits, leaf_units
 from stream.forest.link import link_of
@@ -23,6 +23,7 @@ from stream.recourse.rules.policy import Policy
 from stream.recourse.search import proof
 from stream.recourse.search.least_effort import least_effort
 from stream.recourse.search.robust_space import RobustSpace, robust_space
+from stream.recourse.search.searched_model import SearchedModel
 from stream.recourse.search.shadows import NO_SHADOWS, Shadows
 from stream.recourse.space.margin_profiles import CellTrees, cell_trees, is_searchable
 from stream.recourse.space.moves import no_moves
@@ -32,25 +33,18 @@ BANDS_KEPT_MAX = 16  # cutoffs whose bands are remembered; lenders use a handful
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PublishedModel:
+class PublishedModel(SearchedModel):
     """Everything that an answer depends on besides the decision. `bands` only remembers; it changes no answer."""
 
     identity: BundleIdentity
-    forest: Forest
     units: LeafUnits
-    cells: Cells
-    trees: CellTrees  # in which the near tier is searched for
-    robust: RobustSpace | None  # in which mid and far are; None for trees too deep to search
     cell_targets: CellTargets
     link: Link
     rules: FeatureRules
-    policy: Policy
-    matrix: LeafMatrix
     magnitudes: NDArray[np.float64]  # of each row's weights: what bounds its rank
     threshold: float
     threshold_scale: ThresholdScale
     audit_trees: bool  # whether audit records carry per-tree detail; the bundle's size rule decides
-    shadows: Shadows = NO_SHADOWS
     bands: OrderedDict[float, CutoffBand] = field(default_factory=OrderedDict)
 
     def threshold_for(self, decision: Decision) -> tuple[float, ThresholdScale, float]:

@@ -192,7 +192,17 @@ def stays(words: tuple[str, ...]) -> str | None:
     return STAYS.get(command)
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: " ".join(example.words)[:90])
+@pytest.mark.parametrize(
+    "example",
+    [
+        pytest.param(
+            example,
+            id=" ".join(example.words)[:90],
+            marks=[pytest.mark.nightly] if example.words == ("demo",) else [],  # tests/demo runs it whole
+        )
+        for example in EXAMPLES
+    ],
+)
 def test_an_example_works_as_it_stands(example: Example, place: Room, tmp_path: Path) -> None:
     """Given a folder with the files that it names, when an example of a `--help` is run, then it does its work: exit code 0, or, for what runs until it is stopped, a sign of life and a clean stop."""
     elsewhere = ELSEWHERE.get(example.words[:2])

@@ -23,7 +23,6 @@ from tests.service.stack import Stack
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(400)]
 
-VERSIONS: Final = 10
 LEAD_MS: Final = 3_000  # from a revision's publication to its first decision: time for both workers to read of it
 PAUSE_S: Final = 0.02
 
@@ -67,11 +66,12 @@ class Traffic:
             yield record(lender.decision(row, decision_id=name, event_time=rfc3339(now_ms)))
 
 
-def test_twenty_publications_under_load(stack: Stack, tmp_path: Path) -> None:
-    """Given two workers and a flow of decisions, when ten versions and a second revision of each are published, Redis being emptied now and then, then every decline is answered by the version that it names and the revision effective at its time, with that version's own margin, none is lost, and none is a dead letter."""
+@pytest.mark.parametrize("versions", [4, pytest.param(10, marks=pytest.mark.nightly)])
+def test_publications_under_load(stack: Stack, tmp_path: Path, versions: int) -> None:
+    """Given two workers and a flow of decisions, when so many versions and a second revision of each are published, Redis being emptied now and then, then every decline is answered by the version that it names and the revision effective at its time, with that version's own margin, none is lost, and none is a dead letter."""
     seed = 20261128
     print(f"seed {seed}")
-    lenders = [toy_lender(tmp_path / f"v{number}", version=f"v{number}", seed=number) for number in range(VERSIONS)]
+    lenders = [toy_lender(tmp_path / f"v{number}", version=f"v{number}", seed=number) for number in range(versions)]
     second = {one.version: revised(one, 2, policy="expiry_days = 60\n") for one in lenders}
     since_ms: dict[str, int] = {}
     with room(stack, tmp_path, partitions=4, models_max="3") as here:
@@ -98,11 +98,11 @@ def test_twenty_publications_under_load(stack: Stack, tmp_path: Path) -> None:
         check(here, expected, since_ms)
         assert here.dead_letters() == []
         rows = json.loads(command(here, "model", "list", "--json").stdout)
-        assert len(rows) == 2 * VERSIONS
+        assert len(rows) == 2 * versions
         assert all(len(row["known_by"]) == len(row["workers"]) == 2 for row in rows)
         assert any(row["open_in"] for row in rows)
         print(f"{len(traffic.sent)} decisions, {len(expected)} declined, {len(rows)} publications")
-        assert min(len(traffic.sent), len(expected)) > 5 * VERSIONS, "too few decisions to tell anything"
+        assert min(len(traffic.sent), len(expected)) > 5 * versions, "too few decisions to tell anything"
 
 
 def check(here: Room, expected: dict[str, tuple[Lender, int, int]], since_ms: dict[str, int]) -> None:

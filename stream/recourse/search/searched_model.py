@@ -2,44 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import dataclass
 
 from stream.forest.cells import Cells
 from stream.forest.trees import Forest
 from stream.recourse.comparators.leaf_matrix import LeafMatrix
 from stream.recourse.rules.policy import Policy
 from stream.recourse.search.robust_space import RobustSpace
-from stream.recourse.search.shadows import Shadows
+from stream.recourse.search.shadows import NO_SHADOWS, Shadows
 from stream.recourse.space.margin_profiles import CellTrees
 
 
-class SearchedModel(Protocol):
-    """A view of `model.PublishedModel`, which the layers keep out of this room."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SearchedModel:
+    """What `recourse.model.PublishedModel` begins with."""
 
-    @property
-    def forest(self) -> Forest:
-        """The model itself."""
-
-    @property
-    def cells(self) -> Cells:
-        """The cells of the model alone."""
-
-    @property
-    def trees(self) -> CellTrees:
-        """Its trees in those cells, for the search of near."""
-
-    @property
-    def robust(self) -> RobustSpace | None:
-        """The space of mid and far; None for trees too deep to search."""
-
-    @property
-    def policy(self) -> Policy:
-        """How the lender wants its declines answered."""
-
-    @property
-    def matrix(self) -> LeafMatrix:
-        """The pool."""
-
-    @property
-    def shadows(self) -> Shadows:
-        """Its shadow models."""
+    forest: Forest
+    cells: Cells  # of the model alone
+    trees: CellTrees  # in these cells; the near tier is searched for in them
+    robust: RobustSpace | None  # in which mid and far are; None for trees too deep to search
+    policy: Policy
+    matrix: LeafMatrix
+    shadows: Shadows = NO_SHADOWS
