@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -17,7 +19,9 @@ from typing import Any
 
 import pytest
 
+from tests.deploy.dashboard_picture import DASHBOARD, draw
 from tests.deploy.programs import DEPLOY, Prometheus, coach, need, running, with_targets
+from tests.house.pictures import png_size
 from tests.kafka.brokers import free_ports
 from tests.service.lender import Lender, record, records
 from tests.service.room import REPOSITORY, Room, room, wait_until
@@ -25,8 +29,8 @@ from tests.service.stack import Stack
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(180)]
 
-DASHBOARD: dict[str, Any] = json.loads((DEPLOY / "grafana" / "dashboards" / "coach-stream.json").read_text())
 DECLINED, APPROVED, POISON = 40, 15, 6
+WAVES_S, PICTURE_S = 130, 90  # of traffic where the README's picture is made, and of it in the picture
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +132,28 @@ def test_every_query_of_the_dashboard_returns_data(deployed: Running) -> None:
         wait_until(all_answered, timeout_s=30, what="an answer to each query")
     except AssertionError:
         assert empty == []
+
+
+def test_the_dashboard_can_be_looked_at(deployed: Running, toy: Lender, tmp_path: Path) -> None:
+    """Given the deployed stack, when the top of the dashboard is drawn from what Prometheus says, then it is a picture; `python -m tests.house.pictures` makes the README's so, under minutes of traffic."""
+    wanted, seconds = os.environ.get("COACH_DASHBOARD_PICTURE"), 20
+    if wanted:
+        seconds = PICTURE_S
+        send_waves(deployed.room, toy, WAVES_S)
+    picture = Path(wanted or tmp_path / "dashboard.png")
+    draw(deployed.prometheus, picture, seconds=seconds)
+    assert png_size(picture) == (900, 840)
+
+
+def send_waves(here: Room, toy: Lender, seconds: int) -> None:
+    """Decisions that come in waves of a minute, 10 to 90 a second."""
+    for second in range(seconds):
+        count = int(50 - 40 * math.cos(second * math.tau / 60))
+        numbers = [(50 * second + one) % len(toy.rows) for one in range(count)]
+        here.send(
+            record(toy.decision(number, decision_id=f"wave-{second}-{one}")) for one, number in enumerate(numbers)
+        )
+        time.sleep(1)
 
 
 def test_the_numbers_are_those_of_what_was_sent(deployed: Running) -> None:

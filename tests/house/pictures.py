@@ -1,12 +1,14 @@
 """Makes the pictures of the README from the real thing: `python -m tests.house.pictures`.
 
-The letter is the shipped template on an answer of `coach demo`, shot in headless Chromium.
+The letter is the shipped template on an answer of `coach demo`, shot in headless Chromium. The dashboard is drawn from a
+real Prometheus beside a real Kafka, Redis and worker under minutes of traffic, by a test of `tests/deploy`.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -42,6 +44,21 @@ def make_letter(answers: Path, folder: Path, picture: Path) -> None:
     subprocess.run(shot, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
+def make_dashboard(picture: Path) -> None:
+    """Draw the dashboard of a stack under traffic."""
+    test = "tests/deploy/test_stack.py::test_the_dashboard_can_be_looked_at"
+    environment = {**os.environ, "COACH_DASHBOARD_PICTURE": str(picture), "COACH_REQUIRE_REAL": "1"}
+    subprocess.run([sys.executable, "-m", "pytest", "-q", "--timeout=600", test], check=True, env=environment)
+
+
+def png_size(picture: Path) -> tuple[int, int]:
+    """Width and height of a PNG, from its header."""
+    content = picture.read_bytes()
+    assert content.startswith(b"\x89PNG")
+    width, height = struct.unpack(">II", content[16:24])
+    return width, height
+
+
 def main() -> None:
     """Run the demo, and make all pictures from what it leaves."""
     with tempfile.TemporaryDirectory() as place:
@@ -49,6 +66,7 @@ def main() -> None:
         run_coach("demo", "--out", demo)
         FOLDER.mkdir(exist_ok=True)
         make_letter(demo / "answers.jsonl", letters, FOLDER / "letter.png")
+    make_dashboard(FOLDER / "dashboard.png")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import shutil
-import struct
 from pathlib import Path
 
 import pytest
@@ -13,21 +12,13 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 BYTES_MAX = 250_000
 
 
-def size_of(picture: Path) -> tuple[int, int]:
-    """Width and height of a PNG, from its header."""
-    content = picture.read_bytes()
-    assert content.startswith(b"\x89PNG")
-    width, height = struct.unpack(">II", content[16:24])
-    return width, height
-
-
-def test_the_readme_shows_a_letter() -> None:
+def test_the_readme_shows_a_letter_and_the_dashboard() -> None:
     """Given the README, when its pictures are looked for, then each is there and small enough to load at once."""
     shown = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-    assert 'src="docs/pictures/letter.png"' in shown
     for picture in pictures.FOLDER.iterdir():
+        assert f'src="docs/pictures/{picture.name}"' in shown
         assert picture.stat().st_size < BYTES_MAX
-        assert size_of(picture)[0] == 900
+        assert pictures.png_size(picture)[0] == 900
 
 
 def test_a_letter_is_shot(tmp_path: Path) -> None:
@@ -40,7 +31,7 @@ def test_a_letter_is_shot(tmp_path: Path) -> None:
         "recommend", "--bundle", lender.bundle, "--input", rows_of(lender, tmp_path), "--output", answers
     )
     pictures.make_letter(answers, tmp_path / "letters", tmp_path / "letter.png")
-    assert size_of(tmp_path / "letter.png") == (900, 1180)
+    assert pictures.png_size(tmp_path / "letter.png") == (900, 1180)
 
 
 def rows_of(lender: Lender, folder: Path) -> Path:
