@@ -14,6 +14,7 @@ from stream.bundle.read_model import MODEL_FILES, read_model
 from stream.bundle.shadows.models import stored_shadows
 from stream.errors import CorruptionError, InvalidDecision
 from stream.events import BundleIdentity
+from stream.forest.cells import cells_of
 from stream.forest.link import link_of
 from stream.forest.trees import Forest
 from stream.recourse.comparators.leaf_matrix import LeafMatrix
@@ -43,7 +44,8 @@ def open_bundle(folder: Path, *, verify: bool = True) -> PublishedModel:
     if verify:
         check_probes(forest, link_of(forest), kept, where=str(folder), built_with=built_with)
     arrays = _arrays(folder, manifest, LEAF_MATRIX)
-    matrix = stored_matrix(arrays, forest, rules, sign=policy.sign, where=str(folder))
+    cells = cells_of(forest)
+    matrix = stored_matrix(arrays, forest, cells, rules, sign=policy.sign, where=str(folder))
     _check_fields(
         folder, manifest, _derived_fields(manifest, forest, rules, policy, matrix) | {"probes.rows": len(kept)}
     )
@@ -51,6 +53,7 @@ def open_bundle(folder: Path, *, verify: bool = True) -> PublishedModel:
     return published_model(
         identity=identity_of(manifest, bundle_sha256),
         forest=forest,
+        cells=cells,
         rules=rules,
         policy=policy,
         matrix=matrix,

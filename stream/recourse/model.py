@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stream.errors import ConfigurationError, InvalidDecision
 from stream.events import BundleIdentity, Decision, ThresholdScale
-from stream.forest.cells import cells_of
+from stream.forest.cells import Cells
 from stream.forest.cutoffs import Link
 from stream.forest.ledger import LeafUnits, leaf_units
 from stream.forest.link import link_of
@@ -82,6 +82,7 @@ def published_model(  # noqa: PLR0913 - each is a part of a bundle
     *,
     identity: BundleIdentity,
     forest: Forest,
+    cells: Cells,
     rules: FeatureRules,
     policy: Policy,
     matrix: LeafMatrix,
@@ -91,7 +92,6 @@ def published_model(  # noqa: PLR0913 - each is a part of a bundle
     shadows: Shadows = NO_SHADOWS,
 ) -> PublishedModel:
     """Put a published model together; what can be derived is derived here, once."""
-    cells = cells_of(forest)
     link = link_of(forest)
     trees = cell_trees(forest, cells, policy.sign, [list(unit.members) for unit in rules.units])
     asked = (forest, *shadows.forests)

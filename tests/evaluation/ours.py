@@ -10,6 +10,7 @@ from typing import Final
 
 from stream.audit.verify.body import verify
 from stream.events import AuditBody, BundleIdentity, Decision, Ledger, TierName, Value
+from stream.forest.cells import cells_of
 from stream.recourse.answer import Answer, answer
 from stream.recourse.comparators.leaf_matrix import build_leaf_matrix
 from stream.recourse.model import PublishedModel, published_model
@@ -45,6 +46,7 @@ def published(setting: Setting, kind: Kind, shadows: int) -> PublishedModel:
     return published_model(
         identity=IDENTITY.copy(),
         forest=setting.forest,
+        cells=cells_of(setting.forest),
         rules=rules,
         policy=POLICY,
         matrix=build_leaf_matrix(

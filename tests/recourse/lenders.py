@@ -18,6 +18,7 @@ import numpy.typing as npt
 import xgboost as xgb
 
 from stream.events import BundleIdentity, Decision, ThresholdScale, Value
+from stream.forest.cells import cells_of
 from stream.forest.trees import Forest, Kind
 from stream.recourse.answer import Answer, answer
 from stream.recourse.comparators.leaf_matrix import build_leaf_matrix
@@ -169,7 +170,7 @@ class Lender:
     def with_model(self, **changes: Any) -> Lender:
         """The same lender with parts of its published model exchanged; nothing is remembered from before."""
         kept = {name: getattr(self.model, name) for name in PUBLISHED} | changes
-        return dataclasses.replace(self, model=published_model(**kept))
+        return dataclasses.replace(self, model=published_model(cells=cells_of(kept["forest"]), **kept))
 
     def with_pool(self, pool: Rows) -> Lender:
         """The same model over another pool."""
@@ -219,6 +220,7 @@ def lender_of(
         model=published_model(
             identity=IDENTITY.copy(),
             forest=forest,
+            cells=cells_of(forest),
             rules=rules,
             policy=Policy(approve=approve, band_size=24),
             matrix=build_leaf_matrix(forest, pool, rules, approve, b"key of the tests"),

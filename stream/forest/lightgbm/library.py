@@ -23,10 +23,7 @@ class _SilentLogger:
 
 @cache
 def lightgbm() -> Any:  # noqa: ANN401  (the module itself, which has no type information)
-    """Import LightGBM and silence it.
-
-    Raises: ConfigurationError where the machine lacks what LightGBM links.
-    """
+    """Import LightGBM and silence it. Raises: ConfigurationError where the machine lacks what LightGBM links."""
     try:
         library = import_module("lightgbm")
     except OSError as error:

@@ -66,10 +66,7 @@ def refuse(what: str, remedy: str) -> NoReturn:
 
 
 def read_text(text: str) -> ModelText:
-    """Parse a file.
-
-    Raises: ModelRefused where LightGBM would reject it or read it differently.
-    """
+    """Parse a file. Raises: ModelRefused where LightGBM would reject it or read it differently."""
     if text.startswith("tree\r"):
         refuse("its lines end in CRLF, which LightGBM cannot load", "save it with LF line ends, as LightGBM wrote it")
     if not text.startswith("tree\n") or _END not in text or "\0" in text:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.errors import CorruptionError
-from stream.forest.cells import cells_of
+from stream.forest.cells import Cells
 from stream.forest.trees import Forest
 from stream.forest.walk import margins
 from stream.recourse.comparators.leaf_matrix import REFERENCE_BYTES, LeafMatrix, code_type
@@ -22,7 +22,7 @@ ROWS_AT_ONCE = 4_096  # whose margins are added up again: bounds the memory that
 
 
 def stored_matrix(
-    arrays: Mapping[str, NDArray[Any]], forest: Forest, rules: FeatureRules, *, sign: int, where: str
+    arrays: Mapping[str, NDArray[Any]], forest: Forest, cells: Cells, rules: FeatureRules, *, sign: int, where: str
 ) -> LeafMatrix:
     """Put a leaf matrix together from the stored arrays of `LeafMatrix`, by name. `where` is what messages call its place.
 
@@ -37,7 +37,7 @@ def stored_matrix(
         if array.shape != shape or array.dtype != dtype or not array.flags.c_contiguous:
             raise _refused(where, name, "is of another shape or type than this model's")
     # One after the other: each takes for granted that those before it found nothing.
-    for name, what in chain(_ranges(matrix, forest), _order(matrix, forest, sign), _categories(matrix, rules)):
+    for name, what in chain(_ranges(matrix, forest, cells), _order(matrix, forest, sign), _categories(matrix, rules)):
         raise _refused(where, name, what)
     return matrix
 
@@ -59,14 +59,13 @@ def _form(matrix: LeafMatrix, forest: Forest) -> dict[str, tuple[tuple[int, ...]
     }
 
 
-def _ranges(matrix: LeafMatrix, forest: Forest) -> Iterator[tuple[str, str]]:
+def _ranges(matrix: LeafMatrix, forest: Forest, cells: Cells) -> Iterator[tuple[str, str]]:
     """Check what others are indexed by, and what is divided by or compared with."""
     if len(matrix) == 0:
         yield "margins", "holds nobody"
         return
     if (matrix.codes.max(axis=0) >= np.diff(forest.first_leaf)).any():
         yield "codes", "names a leaf that its tree does not have"
-    cells = cells_of(forest)
     counts = np.array([cells.count(j) for j in range(len(forest.features))])
     if matrix.cells.min(initial=0) < 0 or (matrix.cells.max(axis=0) >= counts).any():
         yield "cells", "names a cell that its feature does not have"

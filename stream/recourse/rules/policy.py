@@ -55,10 +55,7 @@ class Policy:
 
 
 def read_policy(text: str) -> Policy:
-    """Read policy.toml.
-
-    Raises: ConfigurationError that names the key.
-    """
+    """Read policy.toml. Raises: ConfigurationError that names the key."""
     table = read_toml("policy.toml", text)
     known = [f.name for f in fields(Policy)]
     if unknown := sorted(set(table) - set(known)):

@@ -119,6 +119,7 @@ def with_rules(model: PublishedModel, features: bytes | None, policy: bytes | No
     return published_model(
         identity=identity,
         forest=model.forest,
+        cells=model.cells,
         rules=rules,
         policy=its_policy,
         matrix=model.matrix,

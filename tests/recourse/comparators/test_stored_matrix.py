@@ -22,7 +22,7 @@ ARRAYS = list(LeafMatrix.__dataclass_fields__)
 def stored(shop: Lender, **changed: Array) -> LeafMatrix:
     model = shop.model
     arrays = model.matrix.arrays() | changed
-    return stored_matrix(arrays, model.forest, model.rules, sign=model.policy.sign, where="here")
+    return stored_matrix(arrays, model.forest, model.cells, model.rules, sign=model.policy.sign, where="here")
 
 
 @PAIRS
@@ -68,7 +68,7 @@ def test_an_absent_array_is_named(name: str) -> None:
     model = shop.model
     arrays = {key: array for key, array in model.matrix.arrays().items() if key != name}
     with pytest.raises(CorruptionError, match=f"{name!r} is absent"):
-        stored_matrix(arrays, model.forest, model.rules, sign=1, where="here")
+        stored_matrix(arrays, model.forest, model.cells, model.rules, sign=1, where="here")
 
 
 def put(place: Any, value: Any) -> Callable[[Array], Array]:
@@ -126,4 +126,4 @@ def test_a_pool_of_the_other_side_is_refused() -> None:
     """Given a pool sorted for a model that approves above, when the policy approves below, then it is refused."""
     model = lender("xgboost", "above").model
     with pytest.raises(CorruptionError, match="does not ascend"):
-        stored_matrix(model.matrix.arrays(), model.forest, model.rules, sign=-1, where="here")
+        stored_matrix(model.matrix.arrays(), model.forest, model.cells, model.rules, sign=-1, where="here")

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream.events import AuditRecord
+from stream.forest.cells import cells_of
 from stream.forest.trees import SavedNode, build_forest
 from stream.recourse.answer import Answer, answer
 from stream.recourse.comparators.leaf_matrix import build_leaf_matrix
@@ -133,7 +134,7 @@ def test_the_bound_holds_where_every_split_lists_much() -> None:
     pool = np.array([[3000.0]] * 5 + [[float(code)] for code in range(2000)])
     matrix = build_leaf_matrix(forest, pool, rules, "above", b"key")
     model = published_model(
-        identity=IDENTITY, forest=forest, rules=rules, policy=Policy(), matrix=matrix, threshold=float(matrix.margins[-9]),
+        identity=IDENTITY, forest=forest, cells=cells_of(forest), rules=rules, policy=Policy(), matrix=matrix, threshold=float(matrix.margins[-9]),
         threshold_scale="margin", audit_trees=True,
     )  # fmt: skip
     decision = dataclasses.replace(
@@ -176,7 +177,7 @@ def test_the_bound_holds_where_every_tree_and_feature_counts() -> None:
     pool = np.repeat([[-1.0], [1.0]], 30, axis=0) * np.ones(len(names))
     matrix = build_leaf_matrix(forest, pool, rules, "above", b"key")
     model = published_model(
-        identity=IDENTITY, forest=forest, rules=rules, policy=Policy(), matrix=matrix, threshold=float(matrix.margins[-1]),
+        identity=IDENTITY, forest=forest, cells=cells_of(forest), rules=rules, policy=Policy(), matrix=matrix, threshold=float(matrix.margins[-1]),
         threshold_scale="margin", audit_trees=True,
     )  # fmt: skip
     decision = dataclasses.replace(
