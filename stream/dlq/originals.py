@@ -31,10 +31,7 @@ class Originals:
         self._known: dict[str, frozenset[int]] = {}
 
     def value_of(self, letter: DeadLetter) -> bytes:
-        """Give the value, byte for byte.
-
-        Raises: OriginalGone; KafkaUnavailable when the brokers do not answer.
-        """
+        """Give the value, byte for byte. Raises: OriginalGone; KafkaUnavailable when the brokers do not answer."""
         if letter["value"] is not None:
             return letter["value"]
         left_out = re.match(LEFT_OUT, letter["message"])

@@ -36,10 +36,7 @@ class Receipts:
         return [None if one is None else one.decode() for one in found]
 
     def write(self, places: Sequence[str], redrive_id: str) -> None:
-        """Remember that these were sent back.
-
-        Raises: RedisUnavailable.
-        """
+        """Remember that these were sent back. Raises: RedisUnavailable."""
         with redis_errors("writing redrive receipts"):
             pipeline = self._client.pipeline(transaction=False)
             pipeline.hset(self._key, mapping=dict.fromkeys(places, redrive_id))

@@ -52,10 +52,7 @@ def redis_errors(doing: str) -> Iterator[None]:
 
 
 def reach_redis(client: redis.Redis) -> None:
-    """Ask Redis for a sign of life.
-
-    Raises: RedisUnavailable.
-    """
+    """Ask Redis for a sign of life. Raises: RedisUnavailable."""
     with redis_errors("saying hello"):
         client.ping()
 

@@ -102,10 +102,7 @@ class Retry:
                 self.pause(away)
 
     def check(self) -> None:
-        """Go on only while nobody calls the work off.
-
-        Raises: Abandoned.
-        """
+        """Go on only while nobody calls the work off. Raises: Abandoned."""
         if self._abandoned():
             raise Abandoned
 

@@ -48,10 +48,7 @@ def check_kafka(settings: Settings, keeper: TopicKeeper) -> int:
 
 
 def check_redis(client: redis.Redis, settings: Settings) -> None:
-    """Wait until Redis answers.
-
-    Raises: RedisUnavailable after `start_wait_s`.
-    """
+    """Wait until Redis answers. Raises: RedisUnavailable after `start_wait_s`."""
     deadline = time.monotonic() + settings.start_wait_s
     while True:
         try:

@@ -90,10 +90,7 @@ class Target:
 
     @contextmanager
     def draft(self) -> Iterator[Path]:
-        """Give the name of a local file to write to, which is gone afterwards: for `keep`.
-
-        Raises: DiskUnavailable.
-        """
+        """Give the name of a local file to write to, which is gone afterwards: for `keep`. Raises: DiskUnavailable."""
         name = secrets.token_hex(8)
         folder = Path(self.full(DRAFTS)) if self.local else Path(tempfile.gettempdir())
         try:

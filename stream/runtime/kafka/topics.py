@@ -106,10 +106,7 @@ class TopicKeeper:
         return sorted(findings, key=lambda one: order[one.topic])
 
     def partitions(self) -> dict[str, int]:
-        """How many partitions each topic of the cluster has.
-
-        Raises: KafkaUnavailable.
-        """
+        """How many partitions each topic of the cluster has. Raises: KafkaUnavailable."""
         topics = self._metadata().topics
         return {name: len(topic.partitions) for name, topic in topics.items() if topic.error is None}
 

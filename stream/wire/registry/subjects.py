@@ -72,10 +72,7 @@ class Subject:
 
 
 def read_subject(registry: SchemaRegistry, topic: str, record: RecordName) -> Subject:
-    """Fetch a topic's subject.
-
-    Raises: RegistryUnavailable, ConfigurationError.
-    """
+    """Fetch a topic's subject. Raises: RegistryUnavailable, ConfigurationError."""
     name = subject_of(topic)
     versions = registry.versions(name)
     return Subject(name=name, record=record, versions=versions, level=_level(registry, name) if versions else None)
