@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import Consumer, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from stream.audit.archive.layout import ARCHIVE, DAY, RANGES
 from stream.audit.archive.markers import RANGE_OFFSETS, Identity, read_identity, write_identity
 from stream.audit.archive.target import Target
 from stream.errors import ArchiveDamaged, ConfigurationError, KafkaUnavailable
+from stream.runtime.kafka.topic_scan import check_readable
 from stream.runtime.logs import librdkafka_log
 
 log = logging.getLogger(__name__)
@@ -58,13 +59,7 @@ def topic_on_brokers(
             f"{properties.get('security.protocol', 'PLAINTEXT')} (COACH_KAFKA_SECURITY_PROTOCOL)?"
         )
         raise KafkaUnavailable(message) from error
-    described = metadata.topics[topic]
-    if described.error is not None:
-        if described.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            message = f"the brokers at {brokers} have no topic {topic}; create it with `coach topics apply`"
-            raise ConfigurationError(message)
-        message = f"topic {topic} cannot be read from the brokers at {brokers}: {described.error.str()}"
-        raise (KafkaUnavailable if described.error.retriable() else ConfigurationError)(message)
+    check_readable(topic, metadata.topics[topic].error, brokers)
     topic_id = ""
     if metadata.controller_id in metadata.brokers:  # an embedded Kafka has none, and would not answer
         topic_id = _topic_id(properties, topic)
