@@ -63,10 +63,6 @@ class Range:
         """For messages."""
         return f"{self.topic}[{self.partition}]@{self.start}..{self.end - 1}"
 
-    def next(self) -> Range:
-        """The range that follows."""
-        return Range(topic=self.topic, partition=self.partition, start=self.end, end=2 * self.end - self.start)
-
 
 def range_of(topic: str, partition: int, offset: int, length: int) -> Range:
     """Give the range that an offset belongs to."""

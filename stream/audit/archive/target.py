@@ -48,8 +48,7 @@ class Target:
         try:
             self.system, root = fsspec.core.url_to_fs(uri)
         except ImportError as missing:
-            message = f"the archive at {self.shown} needs a package that is not installed: {_package(str(missing))}"
-            raise ConfigurationError(message) from missing
+            raise self._without_package(missing) from missing
         except Exception as error:  # each store has errors of its own, and their texts may repeat the URI
             why = str(error) if str(error).startswith("Protocol not known") else type(error).__name__
             message = f"the archive at {self.shown} cannot be opened: {why}; expected a folder or a URI such as s3://bucket/audit"
@@ -76,8 +75,8 @@ class Target:
                 self.system.put_file(str(draft), self.full(path))
             else:
                 beside = self.full(f"{DRAFTS}/{secrets.token_hex(8)}")
-                self.system.makedirs(self._parent(self.full(path)), exist_ok=True)
-                self.system.makedirs(self._parent(beside), exist_ok=True)
+                for place in (self.full(path), beside):
+                    self.system.makedirs(place.rpartition("/")[0], exist_ok=True)
                 self.system.put_file(str(draft), beside)
                 self.system.mv(beside, self.full(path))
 
@@ -202,10 +201,6 @@ class Target:
         for folder in made:
             to_disk(folder)
 
-    @staticmethod
-    def _parent(path: str) -> str:
-        return path.rpartition("/")[0]
-
     @contextmanager
     def _told(self, what: str) -> Iterator[None]:
         """Turn whatever a store raises into one error of ours: each has its own, and their texts repeat URIs."""
@@ -214,15 +209,16 @@ class Target:
         except StreamError:
             raise
         except ImportError as missing:
-            message = f"the archive at {self.shown} needs a package that is not installed: {_package(str(missing))}"
-            raise ConfigurationError(message) from missing
-        except OSError as error:
-            why = error.strerror or type(error).__name__
+            raise self._without_package(missing) from missing
+        except Exception as error:
+            why = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
             message = f"the archive at {self.shown}: {what}: {why}"
             raise self.unavailable(message) from error
-        except Exception as error:
-            message = f"the archive at {self.shown}: {what}: {type(error).__name__}"
-            raise self.unavailable(message) from error
+
+    def _without_package(self, missing: ImportError) -> ConfigurationError:
+        """What fsspec says about a missing package is one sentence; s3fs and gcsfs are what it asks for."""
+        said = " ".join(str(missing).split())
+        return ConfigurationError(f"the archive at {self.shown} needs a package that is not installed: {said}")
 
 
 def _make_folders(folder: Path) -> list[Path]:
@@ -233,8 +229,3 @@ def _make_folders(folder: Path) -> list[Path]:
         changed.append(folder)
     changed[0].mkdir(parents=True, exist_ok=True)
     return changed
-
-
-def _package(said: str) -> str:
-    """What fsspec says about a missing package is one sentence; s3fs and gcsfs are what it asks for."""
-    return " ".join(said.split())

@@ -162,7 +162,15 @@ class PartitionWork:
         row, why = self.patiently(lambda: row_of(stored, self._range.of, self.framing))
         self._range.add(row)
         self._unkept_since_s = self.clock() if self._unkept_since_s is None else self._unkept_since_s
-        self._count(stored, why, is_suspect=suspect(row))
+        is_suspect = suspect(row)
+        self.totals.records += not why
+        self.totals.unreadable += bool(why)
+        self.totals.suspect += is_suspect
+        if why:
+            log.error("sink.unreadable", extra={"where": stored.where, "why": why})
+        elif is_suspect:
+            said = "body_sha256 is not the hash of the body"
+            log.error("sink.hash_differs", extra={"where": stored.where, "why": said})
         self._settle()
 
     def reached(self, until: int) -> None:
@@ -327,17 +335,6 @@ class PartitionWork:
                 "elapsed_ms": round(1e3 * self._keeping_s),
             },
         )
-
-    def _count(self, stored: Stored, why: str, *, is_suspect: bool) -> None:
-        self.totals.records += not why
-        self.totals.unreadable += bool(why)
-        self.totals.suspect += is_suspect
-        if why:
-            log.error("sink.unreadable", extra={"where": stored.where, "why": why})
-        elif is_suspect:
-            log.error(
-                "sink.hash_differs", extra={"where": stored.where, "why": "body_sha256 is not the hash of the body"}
-            )
 
 
 def missing_of(first: int, end: int, there: Mapping[int, Holding], length: int) -> list[tuple[int, int]]:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from stream.audit.archive.columns import RECORDS, as_margin
 from stream.audit.archive.layout import range_of
-from stream.audit.archive.range_files import GROUP_ROWS, write_records
+from stream.audit.archive.range_files import GROUP_ROWS, write_rows
 from stream.audit.archive.range_spool import RangeSpool, Row
 from stream.audit.archive.read import read_archive
 from stream.audit.archive.rows import read_rows, row_of, suspect
@@ -41,7 +41,7 @@ def written(rows: list[Row], file: Path) -> bytes:
         for row in rows:
             spool.add(row)
         (path,) = spool.paths
-        entry = write_records(spool.rows_of(path), file, path)
+        entry = write_rows(spool.rows_of(path), file, path)
     assert (entry.rows, entry.bytes) == (len({row.offset for row in rows}), file.stat().st_size)
     return file.read_bytes()
 
