@@ -15,13 +15,14 @@ from stream.recourse.model import PublishedModel
 from stream.runtime.kafka.inbound import Inbound
 from stream.runtime.settings import Settings
 from stream.wire.avro_records import decode, encode
-from stream.wire.decisions import decision_dict, read_decision
+from stream.wire.decisions import read_decision
 from stream.wire.framing import SINGLE_OBJECT, Framing
 from stream.wire.registry.client import Registered
 from stream.wire.registry.framing import RegistryFraming
 from stream.wire.schema_files import current_schemas
 from stream.worker.answering import Answered, Answerer, Approved, Outcome, Refused, Waiting
 from tests.models.test_model_table import published
+from tests.records import decision_dict
 from tests.service.lender import Lender, toy_lender
 from tests.wire.registry.registries import MemoryRegistry
 from tests.worker.fakes import inbound

@@ -180,11 +180,8 @@ class RegistryClient:
             return ConfigurationError(f"{where} does not let {who} at {what} (HTTP {status}): {error_text}")
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _BUSY:
             return RegistryUnavailable(f"{where} answers HTTP {status} for {what}: {error_text}")
-        hint = (
-            "is its path right? Confluent's has none, Apicurio's is /apis/ccompat/v7"
-            if status == HTTPStatus.NOT_FOUND
-            else error_text
-        )
+        path = "is its path right? Confluent's has none, Apicurio's is /apis/ccompat/v7"
+        hint = path if status == HTTPStatus.NOT_FOUND else error_text
         return ConfigurationError(f"{where} does not understand us (HTTP {status} for {what}): {hint}")
 
 
