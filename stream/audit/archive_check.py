@@ -218,20 +218,21 @@ class ArchiveCheck:
             elif stored.offset in offsets:
                 yield ArchiveFault(entry.path, f"holds {stored.where}, which is there already")
             offsets.add(stored.offset)
-            own = "" if read.record is None else str(read.record["decision_id"])
+            own = "" if isinstance(read.record, str) else str(read.record["decision_id"])
             if before is not None and (own.encode(), stored.offset) < (before[0].encode(), before[1]):
                 yield ArchiveFault(entry.path, f"holds {stored.where} out of order")
             before = (own, stored.offset)
             of = marker.of
-            place = unreadable_path(of) if read.record is None else row_from(read.record, stored, of)[0].path
+            record = read.record
+            place = unreadable_path(of) if isinstance(record, str) else row_from(record, stored, of)[0].path
             if place != entry.path:
                 yield ArchiveFault(entry.path, f"holds {stored.where}, which belongs into another file")
 
 
 def _found(read: ReadRow) -> Found:
     stored = read.stored
-    if read.record is None:
-        return Found(where=stored.where, record=read.why)
+    if isinstance(read.record, str):
+        return Found(where=stored.where, record=read.record)
     if stored.key != str(read.record["decision_id"]).encode():
         return Found(where=stored.where, record="has another key than its decision_id")
     return Found(where=stored.where, record=read.record, text=read.body)
@@ -239,7 +240,9 @@ def _found(read: ReadRow) -> Found:
 
 def _columns(file: Path, path: str, of: Range) -> Iterator[ArchiveFault]:
     """Make every column again from the record, and compare: SQL must not say what the record does not."""
-    rows = (row_from(read.record, read.stored, of)[0] for read in read_rows(file, path) if read.record is not None)
+    rows = (
+        row_from(read.record, read.stored, of)[0] for read in read_rows(file, path) if not isinstance(read.record, str)
+    )
     with pq.ParquetFile(file) as parquet:
         for number in range(parquet.num_row_groups):
             kept = parquet.read_row_group(number)

@@ -63,10 +63,7 @@ class Receipts:
         self._key = f"{KEY_PREFIX}{topic}"
 
     def of(self, places: Sequence[str]) -> list[str | None]:
-        """Give, for each place (partition:offset), the id of the redrive that sent it back last; None for none.
-
-        Raises: RedisUnavailable.
-        """
+        """The id of the last redrive of each place (partition:offset), None for none. Raises: RedisUnavailable."""
         if not places:
             return []
         with redis_errors("looking up redrive receipts"):
@@ -83,10 +80,7 @@ class Receipts:
 
 
 def check_source(topic: str) -> None:
-    """Refuse the dead letters of a replay: sent back, they would be answered on the live topics.
-
-    Raises: ConfigurationError.
-    """
+    """Refuse a replay's dead letters: they would be answered on the live topics. Raises: ConfigurationError."""
     if REPLAY_MARK in topic:
         message = f"{topic} holds a replay's dead letters, which are not to reach the live topics; run the replay again"
         raise ConfigurationError(message)

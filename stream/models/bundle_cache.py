@@ -117,10 +117,7 @@ def fetch_bundle(client: redis.Redis, bundle_sha256: str, into: Path) -> bool:
 
 
 def holds_bundle(client: redis.Redis, bundle_sha256: str) -> bool:
-    """Say whether a bundle was published to the cache; pieces that were evicted since do not show.
-
-    Raises: RedisUnavailable.
-    """
+    """Whether a bundle was published to the cache; pieces evicted since do not show. Raises: RedisUnavailable."""
     with redis_errors("looking for a bundle"):
         return bool(client.exists(_manifest_key(bundle_sha256)))
 

@@ -40,10 +40,7 @@ class Listing:
 
 
 def list_models(settings: Settings) -> Listing:
-    """Read the models topic, and ask Redis about each publication.
-
-    Raises: KafkaUnavailable; ConfigurationError when there is no topic of models.
-    """
+    """Read the models topic; ask Redis about each publication. Raises: KafkaUnavailable, ConfigurationError."""
     publications = read_models(settings).publications()
     latest = {one.published["model_id"]: one.epoch for one in publications}  # they come in the order of their epochs
     client, unknown = connect_redis(settings), None

@@ -44,10 +44,7 @@ ORIGINS: Final = ("memory", "disk", "redis", "uri")  # where a bundle may be fou
 
 
 def check_folder(folder: Path) -> None:
-    """Make the folder of bundles, and write and remove a file there.
-
-    Raises: ConfigurationError that names the setting.
-    """
+    """Make the folder of bundles; write and remove a file there. Raises: ConfigurationError that names the setting."""
     try:
         folder.expanduser().mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder.expanduser()) as probe:

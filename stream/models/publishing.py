@@ -90,10 +90,7 @@ def publish(
 
 
 def read_models(settings: Settings, framing: Framing | None = None) -> ModelTable:
-    """Read all publications.
-
-    Raises: KafkaUnavailable, RegistryUnavailable; ConfigurationError when there is no topic of them.
-    """
+    """Read all publications. Raises: KafkaUnavailable, RegistryUnavailable; ConfigurationError for a missing topic."""
     wait_s = max(settings.start_wait_s, WAIT_MIN_S)
     if settings.topic_models not in TopicKeeper(kafka_properties(settings), timeout_s=wait_s).partitions():
         message = (

@@ -12,9 +12,9 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from stream.errors import ConfigurationError, KafkaUnavailable, PoisonError
 from stream.replay.fence import RUN_HEADER, ReplayTopic, ReplayTopics
 from stream.replay.settings import ReplaySettings
-from stream.replay.sources.partition import headers_of
 from stream.runtime.clients import groupless_consumer, kafka_errors
 from stream.runtime.connections import kafka_properties
+from stream.runtime.kafka.inbound import headers_of
 from stream.runtime.kafka.topics import DAY_MS, TopicKeeper, TopicSpec
 from stream.runtime.settings import DEAD_LETTER_MARGIN_BYTES, Settings
 from stream.wire.framing import Framing

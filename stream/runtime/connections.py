@@ -76,10 +76,7 @@ def framing_of(settings: Settings, *, lookup_wait_s: float | None = None) -> Fra
 
 
 def connect_registry(settings: Settings) -> RegistryClient:
-    """Make the client of the schema registry; it connects on first use.
-
-    Raises: ConfigurationError for a CA file that holds no certificate.
-    """
+    """Make the schema registry's client; it connects on first use. Raises: ConfigurationError for a bad CA file."""
     from stream.wire.registry.client import RegistryClient  # noqa: PLC0415 - as above
 
     return RegistryClient(

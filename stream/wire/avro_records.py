@@ -52,27 +52,18 @@ def encode(record: RecordName, value: Mapping[str, Any]) -> bytes:
 
 
 def decode(data: bytes) -> tuple[RecordName, dict[str, Any]]:
-    """Read a record in single-object encoding, by any schema ever published: (its name, its JSON shape).
-
-    Raises: MalformedRecord, UnknownSchema.
-    """
+    """Read a single-object record by any published schema: (name, shape). Raises: MalformedRecord, UnknownSchema."""
     schema = schema_of(data)
     return schema.record, decode_body(schema, data, HEADER_BYTES)
 
 
 def encode_body(record: RecordName, value: Mapping[str, Any]) -> bytes:
-    """Write the Avro body alone, by the record's current schema.
-
-    Raises: CorruptionError, which names the field, when the value does not fit.
-    """
+    """Write the Avro body alone, by the current schema. Raises: CorruptionError that names the misfitting field."""
     return _writer(record)(value)
 
 
 def decode_body(schema: RecordSchema, data: bytes, start: int) -> dict[str, Any]:
-    """Read the Avro body that `schema` wrote, from byte `start` on, into the shape of the current schema.
-
-    Raises: MalformedRecord.
-    """
+    """Read the body that `schema` wrote, from byte `start`, into the current shape. Raises: MalformedRecord."""
     return _reader(schema.fingerprint)(data, start)
 
 

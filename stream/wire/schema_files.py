@@ -43,10 +43,7 @@ class RecordSchema:
 
 
 def schema_directory() -> Traversable:
-    """Find `schemas/`: inside the installed package, or beside it in a checkout.
-
-    Raises: ConfigurationError when there is none: the installation is broken.
-    """
+    """Find `schemas/` in the installed package, or beside it in a checkout. Raises: ConfigurationError for neither."""
     package = files("stream")
     beside = Path(str(package)).parent / "schemas"
     for place in (package / "schemas", beside):

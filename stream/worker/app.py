@@ -167,10 +167,7 @@ def release(app: faust.App, record: Inbound) -> None:
 
 
 def faust_credentials(settings: Settings) -> Credentials | None:
-    """Give the credentials; None for a plain connection.
-
-    Raises: ConfigurationError when the certificate files cannot be used.
-    """
+    """Give the credentials; None for a plain connection. Raises: ConfigurationError for unusable certificate files."""
     context = _tls(settings) if settings.kafka_security_protocol.endswith("SSL") else None
     if "SASL" in settings.kafka_security_protocol:
         return faust.SASLCredentials(

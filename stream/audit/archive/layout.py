@@ -160,10 +160,7 @@ def _number(text: str, digits: int) -> int | None:
 
 
 def day_in(path: str) -> date | None:
-    """Read the day out of the path of a records file; None for records without a time.
-
-    Raises: ValueError for a path that is none of ours.
-    """
+    """Read the day in a records file's path; None for records without a time. Raises: ValueError for any other path."""
     first = path.partition("/")[0]
     if not first.startswith(DAY):
         message = "is no path of records"

@@ -110,10 +110,7 @@ def write_identity(target: Target, identity: Identity) -> None:
 
 
 def read_beginning(target: Target, topic: str, partition: int) -> int | None:
-    """Say with which offset of a partition the archive begins; None where it has nothing of it, or lost that.
-
-    Raises: ArchiveDamaged, DependencyError.
-    """
+    """The partition's first offset in the archive; None: nothing, or lost. Raises: ArchiveDamaged, DependencyError."""
     path = begins_path(topic, partition)
     content = target.read(path)
     if content is None:
@@ -184,10 +181,7 @@ def partitions_in(target: Target, topic: str) -> list[int]:
 
 
 def write_known(target: Target, topic: str, partition: int, *, held: bool) -> None:
-    """Say that there is a partition, or that something of it is kept; it stays as it is when it is said already.
-
-    Raises: DependencyError.
-    """
+    """Say, once, that there is a partition, or that something of it is kept. Raises: DependencyError."""
     path, content = known_path(topic, partition, held=held), _known(topic, partition)
     if target.read(path) != content:
         target.write(path, content)

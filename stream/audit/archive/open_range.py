@@ -72,17 +72,14 @@ class OpenRange:
             self.until = until
 
     def restore(self, framing: Framing, tail: Marker) -> None:
-        """Take back what a tail holds, for the topic no longer has it.
-
-        Raises: ArchiveDamaged where a file of it is not what its range file says; DependencyError.
-        """
+        """Take back a tail that the topic no longer has. Raises: ArchiveDamaged for a changed file; DependencyError."""
         for entry in tail.all_files:
             with self._target.local_copy(entry.path) as file:
                 if size_and_sha256(file) != (entry.bytes, entry.sha256):
                     message = f"the archive at {self._target.shown}: {entry.path} is not what its range file says"
                     raise ArchiveDamaged(message)
                 for read in read_rows(file, entry.path):
-                    if read.record is None:  # perhaps this version reads what the earlier one could not
+                    if isinstance(read.record, str):  # perhaps this version reads what the earlier one could not
                         row, _ = row_of(read.stored, self.of, framing)
                     else:
                         row, _ = row_from(read.record, read.stored, self.of)
@@ -91,10 +88,7 @@ class OpenRange:
         self.until = max(self.until, tail.until)
 
     def keep(self) -> Marker | None:
-        """Bring the range into the archive, as whole when it is full; None when another sink is ahead with it.
-
-        Raises: DependencyError; it may be called again.
-        """
+        """Keep the range, whole if full; None when another sink is ahead. Raises: DependencyError; may be called again."""
         whole = self.full
         if not whole and self._overtaken():
             return None

@@ -40,10 +40,7 @@ class Target:
     """One archive's root. Paths are relative to it, with `/` between parts."""
 
     def __init__(self, uri: str) -> None:
-        """Find the file system behind a URI or a path; connects on first use.
-
-        Raises: ConfigurationError for a URI that no installed package serves.
-        """
+        """Find the file system of a URI or path. Raises: ConfigurationError for a URI no installed package serves."""
         self.shown = without_secrets(uri)
         try:
             self.system, root = fsspec.core.url_to_fs(uri)
@@ -64,10 +61,7 @@ class Target:
         return f"{self._root}/{path}"
 
     def keep(self, draft: Path, path: str) -> None:
-        """Put a finished local file at `path`, over what is there; the draft may be moved away by it.
-
-        Raises: DiskUnavailable, ArchiveUnavailable.
-        """
+        """Put a finished local file at `path`, or move it there. Raises: DiskUnavailable, ArchiveUnavailable."""
         with self._told(f"{path} cannot be written"):
             if self.local:
                 self._rename(draft, path)
@@ -155,10 +149,7 @@ class Target:
         )
 
     def walk(self, folder: str = "") -> Iterator[str]:
-        """Name every file below a folder, whatever it is called; a link is a file.
-
-        Raises: DiskUnavailable, ArchiveUnavailable.
-        """
+        """Name every file below a folder; a link is a file. Raises: DiskUnavailable, ArchiveUnavailable."""
         with self._told(f"{folder or 'it'} cannot be listed"):
             self.system.invalidate_cache()
             own = self.full(folder).rstrip("/")

@@ -68,10 +68,7 @@ class Outages:
         self._probed_s = time.monotonic()
 
     def watch(self, consumer: Consumer, topic: str) -> None:
-        """Probe the brokers at intervals while they are gone or quiet.
-
-        Raises: KafkaUnavailable when none was reached for the outage bound.
-        """
+        """Probe brokers that are gone or quiet. Raises: KafkaUnavailable when none was reached for the outage bound."""
         every_s = QUIET_S if self._brokers_gone_s is None else PROBE_EVERY_S
         if time.monotonic() - self._probed_s < every_s:
             return

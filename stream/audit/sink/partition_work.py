@@ -27,9 +27,10 @@ from stream.audit.archive.markers import (
     write_known,
 )
 from stream.audit.archive.open_range import OpenRange
-from stream.audit.archive.rows import Stored, row_of, suspect
+from stream.audit.archive.rows import row_of, suspect
 from stream.audit.archive.target import Target
 from stream.errors import ArchiveDamaged, ConfigurationError, RecordsLost
+from stream.runtime.kafka.inbound import Inbound
 from stream.wire.framing import Framing
 
 log = logging.getLogger(__name__)
@@ -150,11 +151,8 @@ class PartitionWork:
         """Below it everything is whole in the archive."""
         return self._range.first
 
-    def take(self, stored: Stored) -> None:
-        """Take a record; keep ranges that are full by that.
-
-        Raises: RecordsLost, ArchiveDamaged, DependencyError, Abandoned.
-        """
+    def take(self, stored: Inbound) -> None:
+        """Take a record; keep ranges that it fills. Raises: RecordsLost, ArchiveDamaged, DependencyError, Abandoned."""
         while self.seek_to is None and stored.offset >= self._range.of.end:
             self.reached(self._range.of.end)
         if self.seek_to is not None or stored.offset < self.position:

@@ -14,10 +14,9 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from stream.audit.archive.markers import Identity
-from stream.audit.archive.rows import Stored
 from stream.audit.archive.target import Target
 from stream.audit.sink.outages import GRACE_S, Outages
 from stream.audit.sink.partition_work import PartitionWork, Totals
@@ -28,6 +27,7 @@ from stream.errors import ConfigurationError, KafkaUnavailable, StreamError
 from stream.runtime.clients import kafka_errors
 from stream.runtime.connections import framing_of, kafka_properties
 from stream.runtime.health import Vitals, served
+from stream.runtime.kafka.inbound import inbound_of
 from stream.runtime.retry import Abandoned
 from stream.runtime.settings import Settings
 
@@ -179,7 +179,7 @@ class Sink:
             work.reached(offset)
             self._ended.add(work.partition)
         else:
-            work.take(stored_of(message))
+            work.take(inbound_of(message))
 
     def _judge(self, error: KafkaError, work: PartitionWork | None) -> None:
         """Tell what heals by itself from what does not. Raises: what does not."""
@@ -287,20 +287,3 @@ class Sink:
             work.close()
         with contextlib.suppress(KafkaException, RuntimeError):
             consumer.close()
-
-
-def stored_of(message: Message) -> Stored:
-    """Free a message of the client's types."""
-    kind, timestamp_ms = message.timestamp()
-    pairs: Sequence[tuple[str, Any]] = message.headers() or []  # type: ignore[assignment]  # never a mapping when read
-    headers = tuple((name, None if value is None else bytes(value)) for name, value in pairs)
-    value, key = message.value(), message.key()
-    return Stored(
-        topic=str(message.topic()),
-        partition=int(message.partition() or 0),
-        offset=int(message.offset() or 0),
-        timestamp_ms=None if kind == TIMESTAMP_NOT_AVAILABLE else timestamp_ms,
-        key=None if key is None else bytes(key),
-        headers=headers,
-        value=None if value is None else bytes(value),
-    )

@@ -113,10 +113,7 @@ class TopicKeeper:
         return {name: len(topic.partitions) for name, topic in topics.items() if topic.error is None}
 
     def configurations(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        """The settings of topics, as the brokers tell them.
-
-        Raises: KafkaUnavailable; ConfigurationError when the brokers do not tell.
-        """
+        """Ask the brokers for topics' settings. Raises: KafkaUnavailable; ConfigurationError when they refuse."""
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
         if not resources:
             return {}

@@ -99,7 +99,7 @@ def test_an_archive_of_several_versions_is_read_as_one(tmp_path: Path) -> None:
     file = min(tmp_path.glob("day=*/*/*/*.parquet"))
     table = pq.ParquetFile(file).read()
     pq.write_table(table.drop_columns(["reasons", "seal"]), file)
-    assert [one.offset for one in read_archive(str(tmp_path))] == list(range(12))
+    assert [one.stored.offset for one in read_archive(str(tmp_path))] == list(range(12))
     assert RECORDS.names[: len(table.column_names)] == table.column_names
 
 
