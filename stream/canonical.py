@@ -14,10 +14,7 @@ SAME = frozenset({str, bool, type(None)})  # the types that orjson spells alike
 
 
 def canonical_json(value: object) -> bytes:
-    """Spell a JSON value as RFC 8785 does.
-
-    Raises: ValueError for what JSON or I-JSON cannot hold (inf, NaN, integers beyond 2^53, lone surrogates).
-    """
+    """Spell a JSON value as RFC 8785 does. Raises: ValueError for NaN, inf, integers beyond 2^53, lone surrogates."""
     try:
         return orjson.dumps(_plain(value), option=orjson.OPT_SORT_KEYS)
     except _Unusual:

@@ -17,10 +17,7 @@ TIME_MS_MAX: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
 
 
 def rfc3339(time_ms: int) -> str:
-    """Write a time as `YYYY-MM-DDTHH:MM:SS.mmmZ`.
-
-    Raises: ValueError before the year 1 and after 9999.
-    """
+    """Write a time as `YYYY-MM-DDTHH:MM:SS.mmmZ`. Raises: ValueError before the year 1 and after 9999."""
     if not TIME_MS_MIN <= time_ms <= TIME_MS_MAX:
         message = "the time is before the year 1 or after 9999"
         raise ValueError(message)

@@ -46,13 +46,6 @@ from stream.audit.stray_files import SETTLE_S, SETTLE_TRIES, ArchiveFault, Stray
 from stream.errors import ArchiveDamaged
 
 
-@dataclass(frozen=True, slots=True)
-class NamedFile:
-    """A file that the archive itself names."""
-
-    path: str
-
-
 @dataclass(slots=True, kw_only=True)
 class ArchiveExtent:
     """Counts of what an archive holds."""
@@ -80,19 +73,15 @@ class ArchiveCheck:
         """Give every record, and every fault. Raises: DependencyError."""
         with closing(StrayFiles(self._target, self._identity, self._sleep)) as files:
             for partition in partitions_in(self._target, self._identity.topic):
-                for one in self._partition(partition):
-                    if isinstance(one, NamedFile):
-                        files.named(one.path)
-                    else:
-                        yield one
+                yield from self._partition(partition, files)
             yield from files.left()
 
-    def _partition(self, partition: int) -> Iterator[Found | ArchiveFault | NamedFile]:
+    def _partition(self, partition: int, files: StrayFiles) -> Iterator[Found | ArchiveFault]:
         identity = self._identity
         there = self._ranges(partition)
-        yield from self._said(partition, there)
+        yield from self._said(partition, there, files)
         path = begins_path(identity.topic, partition)
-        yield NamedFile(path)
+        files.named(path)
         try:
             first = read_beginning(self._target, identity.topic, partition)
         except ArchiveDamaged as damaged:
@@ -105,7 +94,7 @@ class ArchiveCheck:
         expected = range_of(identity.topic, partition, at, identity.range_offsets).start
         for start, holding in there.items():
             of = range_of(identity.topic, partition, start, identity.range_offsets)
-            yield NamedFile(marker_path(of, whole=holding != "tail"))
+            files.named(marker_path(of, whole=holding != "tail"))
             if start != expected:
                 hole = f"{identity.topic}[{partition}]@{expected}..{start - 1}"
                 yield ArchiveFault(
@@ -114,7 +103,7 @@ class ArchiveCheck:
             expected = of.end
             self.extent.ranges += 1
             try:
-                yield from self._range(of, first=max(start, at), is_last=start == max(there))
+                yield from self._range(of, files, first=max(start, at), is_last=start == max(there))
             except ArchiveDamaged as damaged:
                 yield ArchiveFault(of.where, str(damaged))
 
@@ -129,12 +118,12 @@ class ArchiveCheck:
                 break
         return there
 
-    def _said(self, partition: int, there: dict[int, Holding]) -> Iterator[ArchiveFault | NamedFile]:
+    def _said(self, partition: int, there: dict[int, Holding], files: StrayFiles) -> Iterator[ArchiveFault]:
         """What the archive says apart from the ranges: that there is this partition, and whether anything of it was kept."""
         topic = self._identity.topic
         for held in (False, True):
             path = known_path(topic, partition, held=held)
-            yield NamedFile(path)
+            files.named(path)
             try:
                 known = is_known(self._target, topic, partition, held=held)
             except ArchiveDamaged as damaged:
@@ -147,7 +136,7 @@ class ArchiveCheck:
                 also = "of the archive, or start a sink while the topic has the records (which also mends what a killed sink began)"
                 yield ArchiveFault(ranges_folder(topic, partition), f"{fault} {also}")
 
-    def _range(self, of: Range, *, first: int, is_last: bool) -> Iterator[Found | ArchiveFault | NamedFile]:
+    def _range(self, of: Range, files: StrayFiles, *, first: int, is_last: bool) -> Iterator[Found | ArchiveFault]:
         marker = self._settled(of)
         if marker is None:
             yield ArchiveFault(of.where, "its range file vanished while it was read")
@@ -168,7 +157,7 @@ class ArchiveCheck:
         self.extent.gaps += marker.until - marker.first - marker.rows - sum(end - gone for gone, end in marker.lost)
         offsets: set[int] = set()
         for entry in marker.all_files:
-            yield NamedFile(entry.path)
+            files.named(entry.path)
             self.extent.files += 1
             yield from self._file(entry, marker, offsets)
         if len(offsets) != marker.rows:
@@ -197,7 +186,9 @@ class ArchiveCheck:
         try:
             with self._target.local_copy(entry.path) as file:
                 if size_and_sha256(file) != (entry.bytes, entry.sha256):
-                    yield ArchiveFault(entry.path, self._not_as_named(marker))
+                    fault = "is not the file that its range file names by size and SHA-256"
+                    mended = "" if marker.whole else "; where a sink was killed there, the next one mends it"
+                    yield ArchiveFault(entry.path, f"{fault}{mended}")
                 rows = 0
                 for found in self._rows(file, entry, marker, offsets):
                     rows += isinstance(found, Found)
@@ -210,11 +201,6 @@ class ArchiveCheck:
             yield ArchiveFault(entry.path, str(damaged))
         except (pa.ArrowException, OSError, KeyError, ValueError, TypeError) as damaged:
             yield ArchiveFault(entry.path, f"cannot be read as one of the archive's files ({type(damaged).__name__})")
-
-    @staticmethod
-    def _not_as_named(marker: Marker) -> str:
-        fault = "is not the file that its range file names by size and SHA-256"
-        return fault if marker.whole else f"{fault}; where a sink was killed there, the next one mends it"
 
     def _rows(self, file: Path, entry: FileEntry, marker: Marker, offsets: set[int]) -> Iterator[Found | ArchiveFault]:
         before: tuple[str, int] | None = None
@@ -232,22 +218,21 @@ class ArchiveCheck:
             elif stored.offset in offsets:
                 yield ArchiveFault(entry.path, f"holds {stored.where}, which is there already")
             offsets.add(stored.offset)
-            own = "" if read.record is None else str(read.record["decision_id"])
+            own = "" if isinstance(read.record, str) else str(read.record["decision_id"])
             if before is not None and (own.encode(), stored.offset) < (before[0].encode(), before[1]):
                 yield ArchiveFault(entry.path, f"holds {stored.where} out of order")
             before = (own, stored.offset)
-            if _place_of(read, marker.of) != entry.path:
+            of = marker.of
+            record = read.record
+            place = unreadable_path(of) if isinstance(record, str) else row_from(record, stored, of)[0].path
+            if place != entry.path:
                 yield ArchiveFault(entry.path, f"holds {stored.where}, which belongs into another file")
-
-
-def _place_of(read: ReadRow, of: Range) -> str:
-    return unreadable_path(of) if read.record is None else row_from(read.record, read.stored, of)[0].path
 
 
 def _found(read: ReadRow) -> Found:
     stored = read.stored
-    if read.record is None:
-        return Found(where=stored.where, record=read.why)
+    if isinstance(read.record, str):
+        return Found(where=stored.where, record=read.record)
     if stored.key != str(read.record["decision_id"]).encode():
         return Found(where=stored.where, record="has another key than its decision_id")
     return Found(where=stored.where, record=read.record, text=read.body)
@@ -255,19 +240,20 @@ def _found(read: ReadRow) -> Found:
 
 def _columns(file: Path, path: str, of: Range) -> Iterator[ArchiveFault]:
     """Make every column again from the record, and compare: SQL must not say what the record does not."""
-    rows = (row_from(read.record, read.stored, of)[0] for read in read_rows(file, path) if read.record is not None)
+    rows = (
+        row_from(read.record, read.stored, of)[0] for read in read_rows(file, path) if not isinstance(read.record, str)
+    )
     with pq.ParquetFile(file) as parquet:
         for number in range(parquet.num_row_groups):
             kept = parquet.read_row_group(number)
             made = table_of([row for row, _ in zip(rows, range(kept.num_rows), strict=False)], RECORDS)
             differing = [
-                name for name in kept.column_names if name in made.column_names and not _same(kept, made, name)
+                name
+                for name in kept.column_names
+                if name in made.column_names
+                and not kept.column(name).combine_chunks().equals(made.column(name).combine_chunks())
             ]
             if differing:
                 yield ArchiveFault(
                     path, f"row group {number} has columns that say other than its records: {', '.join(differing)}"
                 )
-
-
-def _same(kept: pa.Table, made: pa.Table, name: str) -> bool:
-    return bool(kept.column(name).combine_chunks().equals(made.column(name).combine_chunks()))

@@ -33,9 +33,8 @@ class Tally:
     duplicates: int = 0  # further records of one answer, equal to the first in body
     answered_again: int = 0  # records that the given bundle was asked about once more
     answers: ScratchIndex = field(default_factory=ScratchIndex, repr=False)  # answer -> body hash, where
-    told: ScratchIndex = field(
-        default_factory=ScratchIndex, repr=False
-    )  # what a bundle says of itself -> its hash, where
+    # What a bundle says of itself -> its hash, where.
+    told: ScratchIndex = field(default_factory=ScratchIndex, repr=False)
 
 
 def check(found: Iterable[Found | ArchiveFault], tally: Tally, model: PublishedModel | None = None) -> Iterator[str]:
@@ -59,7 +58,8 @@ def _faults(one: Found, tally: Tally, model: PublishedModel | None) -> Iterator[
     body, published = one.record["body"], one.record.get("body_sha256")
     faults = verify(body, published, one.recommendation)
     yield from faults
-    own = _decision_id(body)
+    decision = body.get("decision")
+    own = decision.get("decision_id") if isinstance(decision, Mapping) else None
     if one.record.get("decision_id", own) != own or one.named not in (None, own):
         yield "the record has another decision_id than its body"
     if faults or not isinstance(published, str):
@@ -77,11 +77,6 @@ def _faults(one: Found, tally: Tally, model: PublishedModel | None) -> Iterator[
             yield f"is of the same bundle as {first[1]}, and gives it another {what[-1]}"
     if model is not None:
         yield from _against(one, body, published, model, tally)
-
-
-def _decision_id(body: Mapping[str, Any]) -> object:
-    decision = body.get("decision")
-    return decision.get("decision_id") if isinstance(decision, Mapping) else None
 
 
 def _of_the_bundle(body: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:

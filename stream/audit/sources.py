@@ -35,10 +35,7 @@ class Found:
 
 
 def from_jsonl(path: Path) -> Iterator[Found]:
-    """Read a file that has an answer of `coach recommend`, or an audit record, on each line.
-
-    Raises: ConfigurationError for a file that cannot be read.
-    """
+    """Read a file with an answer or an audit record on each line. Raises: ConfigurationError if it cannot be read."""
     try:
         with path.open("rb") as file:
             for number, line in _lines(file):
@@ -116,10 +113,7 @@ def _misfit(record: Mapping[str, Any], recommendation: Mapping[str, Any] | None)
 
 
 def from_topic(configuration: Mapping[str, Any], topic: str, framing: Framing) -> Iterator[Found]:
-    """Read all that the topic holds now.
-
-    Raises: KafkaUnavailable, ConfigurationError, as `scan_topic`; RegistryUnavailable.
-    """
+    """Read all that the topic holds now. Raises: as `scan_topic`; RegistryUnavailable."""
     return (_from_message(message, framing) for message in scan_topic(configuration, topic))
 
 

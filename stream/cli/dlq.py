@@ -17,8 +17,7 @@ from stream.cli.progress import counted
 from stream.cli.topic_lines import as_text
 from stream.dlq.dead_letter_reader import LetterFilter, StoredLetter, dead_letters, matching_letters
 from stream.dlq.originals import Originals
-from stream.dlq.receipts import Receipts
-from stream.dlq.redrive import Redrive, RedriveTotals, check_source, send_back
+from stream.dlq.redrive import Receipts, Redrive, RedriveTotals, check_source, send_back
 from stream.errors import ConfigurationError, RedisUnavailable, poison_kinds, shown
 from stream.events import DeadLetter
 from stream.runtime.connections import connect_redis, framing_of, kafka_properties

@@ -10,8 +10,7 @@ import click
 from stream.cli.topic_lines import line_of
 from stream.runtime.connections import framing_of, kafka_properties
 from stream.runtime.kafka.topic_scan import scan_topic
-from stream.runtime.kafka.topic_schemas import schema_findings
-from stream.runtime.kafka.topics import PARTITIONS, Finding, TopicKeeper, topic_specs
+from stream.runtime.kafka.topics import PARTITIONS, Finding, TopicKeeper, schema_findings, topic_specs
 from stream.runtime.settings import read_settings
 
 DIFFERS = ("missing", "different", "unmendable")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from stream.errors import KafkaUnavailable
 from stream.events import DeadLetter
-from stream.runtime.clients import groupless_consumer
+from stream.runtime.clients import groupless_consumer, kafka_errors
 from stream.runtime.kafka.dead_letters import LEFT_OUT
 
 ANSWER_MAX_S: Final = 10.0
@@ -28,13 +28,10 @@ class Originals:
         """`configuration` is that of a confluent-kafka client."""
         self._configuration = configuration
         self._consumer: Consumer | None = None
-        self._known: dict[str, frozenset[int]] = {}
+        self._partitions: dict[str, Collection[int]] = {}
 
     def value_of(self, letter: DeadLetter) -> bytes:
-        """Give the value, byte for byte.
-
-        Raises: OriginalGone; KafkaUnavailable when the brokers do not answer.
-        """
+        """Give the value, byte for byte. Raises: OriginalGone; KafkaUnavailable when the brokers do not answer."""
         if letter["value"] is not None:
             return letter["value"]
         left_out = re.match(LEFT_OUT, letter["message"])
@@ -52,29 +49,22 @@ class Originals:
         if self._consumer is not None:
             self._consumer.close()
 
-    def _partitions(self, topic: str) -> frozenset[int]:
-        """Which partitions a topic has. Raises: KafkaException."""
-        if topic not in self._known and self._consumer is not None:
-            described = self._consumer.list_topics(topic, timeout=ANSWER_MAX_S).topics[topic]
-            self._known[topic] = frozenset(described.partitions)
-        return self._known[topic]
-
     def _read(self, topic: str, partition: int, offset: int) -> bytes | None:
         if self._consumer is None:
             self._consumer = groupless_consumer({**self._configuration, "auto.offset.reset": "error"})
-        try:
-            if partition not in self._partitions(topic):
+        with kafka_errors(f"reading {topic}[{partition}]@{offset}"):
+            if topic not in self._partitions:
+                self._partitions[topic] = (
+                    self._consumer.list_topics(topic, timeout=ANSWER_MAX_S).topics[topic].partitions
+                )
+            if partition not in self._partitions[topic]:
                 return None
             self._consumer.assign([TopicPartition(topic, partition, offset)])
             message = self._consumer.poll(ANSWER_MAX_S)
-        except KafkaException as error:
-            reason = f"reading {topic}[{partition}]@{offset} failed: {error.args[0].str()}"
-            raise KafkaUnavailable(reason) from error
-        if message is None:
-            reason = f"reading {topic}[{partition}]@{offset}: no answer within {ANSWER_MAX_S:g} s"
-            raise KafkaUnavailable(reason)
-        refused = message.error()
-        if refused is not None and refused.retriable():
-            reason = f"reading {topic}[{partition}]@{offset} failed: {refused.str()}"
-            raise KafkaUnavailable(reason)
+            if message is None:
+                reason = f"reading {topic}[{partition}]@{offset}: no answer within {ANSWER_MAX_S:g} s"
+                raise KafkaUnavailable(reason)
+            refused = message.error()
+            if refused is not None and refused.retriable():
+                raise KafkaException(refused)
         return message.value() if refused is None and message.offset() == offset else None

@@ -7,23 +7,27 @@ sent back twice is answered twice, equally.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final
+from typing import Final, cast
+
+import redis
 
 from stream.dlq.dead_letter_reader import StoredLetter, redrives
 from stream.dlq.originals import OriginalGone, Originals
-from stream.dlq.receipts import Receipts
 from stream.errors import ConfigurationError, RedisUnavailable
 from stream.events import DeadLetter
+from stream.runtime.clients import redis_errors
 from stream.runtime.kafka.dead_letters import REDRIVE_HEADER
 from stream.runtime.kafka.delivery import Delivers, Output
 from stream.runtime.retry import Retry
+from stream.runtime.settings import REPLAY_MARK
 
+KEY_PREFIX: Final = "coach:redriven:"
+RECEIPTS_TTL_S: Final = 90 * 24 * 60 * 60  # as long as the dead letters' topic keeps a record
 BATCH: Final = 200
 REDRIVES_MAX: Final = 16  # a record that died this often dies for a reason that a redrive does not mend
-REPLAY_MARK: Final = ".replay."
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,11 +51,36 @@ class Redrive:
     dry_run: bool = False
 
 
-def check_source(topic: str) -> None:
-    """Refuse the dead letters of a replay: sent back, they would be answered on the live topics.
+class Receipts:
+    """Which dead letters of a topic were sent back already, remembered in Redis as long as the topic keeps them.
 
-    Raises: ConfigurationError.
+    Redis may forget: then a letter is sent back once more, which costs an answer equal to the one that is there.
     """
+
+    def __init__(self, client: redis.Redis, topic: str) -> None:
+        """`topic` is the dead letters' own."""
+        self._client = client
+        self._key = f"{KEY_PREFIX}{topic}"
+
+    def of(self, places: Sequence[str]) -> list[str | None]:
+        """The id of the last redrive of each place (partition:offset), None for none. Raises: RedisUnavailable."""
+        if not places:
+            return []
+        with redis_errors("looking up redrive receipts"):
+            found = cast("list[bytes | None]", self._client.hmget(self._key, list(places)))
+        return [None if one is None else one.decode() for one in found]
+
+    def write(self, places: Sequence[str], redrive_id: str) -> None:
+        """Remember that these were sent back. Raises: RedisUnavailable."""
+        with redis_errors("writing redrive receipts"):
+            pipeline = self._client.pipeline(transaction=False)
+            pipeline.hset(self._key, mapping=dict.fromkeys(places, redrive_id))
+            pipeline.expire(self._key, RECEIPTS_TTL_S)
+            pipeline.execute()
+
+
+def check_source(topic: str) -> None:
+    """Refuse a replay's dead letters: they would be answered on the live topics. Raises: ConfigurationError."""
     if REPLAY_MARK in topic:
         message = f"{topic} holds a replay's dead letters, which are not to reach the live topics; run the replay again"
         raise ConfigurationError(message)

@@ -40,10 +40,7 @@ def misspelt(names: Iterable[str]) -> str | None:
 
 
 def overrides_of(cell: str) -> Mapping[str, Any] | None:
-    """The overrides in a cell of a table: one JSON object; None for a blank cell.
-
-    Raises: MalformedRecord, which does not repeat the cell.
-    """
+    """Read the JSON object in a cell; None for a blank cell. Raises: MalformedRecord, which does not repeat it."""
     if not cell.strip():
         return None
     try:

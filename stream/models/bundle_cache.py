@@ -34,7 +34,6 @@ CHUNK_BYTES: Final = 16 << 20
 CHUNK_BYTES_MIN: Final = 1 << 10
 CHUNK_BYTES_MAX: Final = 64 << 20  # Redis answers nobody else while it copies one
 MANIFEST_BYTES_MAX: Final = 16 << 20
-Progress = Callable[[int, int], None]  # (bytes done, bytes in all)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +44,15 @@ class _File:
 
 
 def publish_bundle(
-    client: redis.Redis, bundle_dir: Path, *, progress: Progress | None = None, chunk_bytes: int = CHUNK_BYTES
+    client: redis.Redis,
+    bundle_dir: Path,
+    *,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+    chunk_bytes: int = CHUNK_BYTES,
 ) -> str:
     """Put a bundle into Redis and give its digest. What is there already and right is left; what is wrong is replaced.
 
+    `progress` hears of bytes done and in all.
     Any number of publishers may do this at once, with different `chunk_bytes` too: no key has two right contents.
     Raises: CorruptionError when a file is not what the manifest says or Redis gives back other bytes than it was
     given; RedisUnavailable, also when it has no memory left.
@@ -68,8 +72,7 @@ def publish_bundle(
                 digest.update(piece)
                 _put(client, _piece_key(bundle_sha256, file, start, end), piece)
                 done += len(piece)
-                if progress:
-                    progress(done, total)
+                progress(done, total)
             if digest.hexdigest() != file.sha256 or content.read(1):
                 message = f"{bundle_dir / file.path} is not what its manifest says; build or fetch the bundle again"
                 raise CorruptionError(message)
@@ -114,10 +117,7 @@ def fetch_bundle(client: redis.Redis, bundle_sha256: str, into: Path) -> bool:
 
 
 def holds_bundle(client: redis.Redis, bundle_sha256: str) -> bool:
-    """Say whether a bundle was published to the cache; pieces that were evicted since do not show.
-
-    Raises: RedisUnavailable.
-    """
+    """Whether a bundle was published to the cache; pieces evicted since do not show. Raises: RedisUnavailable."""
     with redis_errors("looking for a bundle"):
         return bool(client.exists(_manifest_key(bundle_sha256)))
 

@@ -21,10 +21,10 @@ class Listed:
     """One publication. `known_by` and `open_in` are names of workers; `current`: the latest of its model."""
 
     publication: PublicationAtEpoch
-    cache: CacheState = "unknown"
-    current: bool = False
-    known_by: tuple[str, ...] = ()
-    open_in: tuple[str, ...] = ()
+    cache: CacheState
+    current: bool
+    known_by: tuple[str, ...]
+    open_in: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,30 +40,29 @@ class Listing:
 
 
 def list_models(settings: Settings) -> Listing:
-    """Read the models topic, and ask Redis about each publication.
-
-    Raises: KafkaUnavailable; ConfigurationError when there is no topic of models.
-    """
+    """Read the models topic; ask Redis about each publication. Raises: KafkaUnavailable, ConfigurationError."""
     publications = read_models(settings).publications()
     latest = {one.published["model_id"]: one.epoch for one in publications}  # they come in the order of their epochs
-    client = connect_redis(settings)
+    client, unknown = connect_redis(settings), None
+    workers: tuple[Serving, ...] | None
+    held: dict[str, CacheState] = {}
     try:
         workers = tuple(announced(client, settings.group))
-        listed = []
         for one in publications:
             digest = one.published["bundle_sha256"]
-            listed.append(
-                Listed(
-                    publication=one,
-                    cache="held" if holds_bundle(client, digest) else "absent",
-                    current=latest[one.published["model_id"]] == one.epoch,
-                    known_by=tuple(each["worker"] for each in workers if each["models_epoch"] >= one.epoch),
-                    open_in=tuple(each["worker"] for each in workers if digest in each["open_bundles"]),
-                )
-            )
+            held[digest] = "held" if holds_bundle(client, digest) else "absent"
     except RedisUnavailable as away:
-        bare = tuple(
-            Listed(publication=one, current=latest[one.published["model_id"]] == one.epoch) for one in publications
+        workers, held, unknown = None, {}, str(away)
+    listed = [
+        Listed(
+            publication=one,
+            cache=held.get(one.published["bundle_sha256"], "unknown"),
+            current=latest[one.published["model_id"]] == one.epoch,
+            known_by=tuple(each["worker"] for each in workers or () if each["models_epoch"] >= one.epoch),
+            open_in=tuple(
+                each["worker"] for each in workers or () if one.published["bundle_sha256"] in each["open_bundles"]
+            ),
         )
-        return Listing(publications=bare, workers=None, unknown=str(away))
-    return Listing(publications=tuple(listed), workers=workers)
+        for one in publications
+    ]
+    return Listing(publications=tuple(listed), workers=workers, unknown=unknown)

@@ -87,6 +87,11 @@ class ModelTable:
         )
         raise ModelNotPublished(message)
 
+    def known(self, key: bytes) -> PublicationAtEpoch | None:
+        """The latest publication of a revision, by its key on the topic."""
+        with self._lock:
+            return self._by_key.get(key)
+
     def publications(self) -> list[PublicationAtEpoch]:
         """All of them, in the order in which they were published."""
         with self._lock:

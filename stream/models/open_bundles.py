@@ -8,12 +8,9 @@ workers share one mapped copy and none sees half of it.
 from __future__ import annotations
 
 import logging
-import shutil
 import tempfile
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -41,18 +38,13 @@ log = logging.getLogger(__name__)
 WRONG_FOR_S: Final = 10.0  # before a bundle that was not what its publication says is looked at again
 LOST_FOR_S: Final = 5.0  # before a bundle that was nowhere is looked for again
 LOST_FOR_MAX_S: Final = 60.0
-LOOKING_SHARE: Final = (
-    10  # a look that took long is paid for by a rest this many times as long, for all others wait meanwhile
-)
+LOOKING_SHARE: Final = 10  # a long look earns a rest this many times as long: all others wait meanwhile
 PROBE_BYTES: Final = 4096
 ORIGINS: Final = ("memory", "disk", "redis", "uri")  # where a bundle may be found, the nearest first
 
 
 def check_folder(folder: Path) -> None:
-    """Make the folder of bundles, and write and remove a file there.
-
-    Raises: ConfigurationError that names the setting.
-    """
+    """Make the folder of bundles; write and remove a file there. Raises: ConfigurationError that names the setting."""
     try:
         folder.expanduser().mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder.expanduser()) as probe:
@@ -88,10 +80,10 @@ class OpenBundles:
     def model(self, published: ModelPublished) -> PublishedModel:
         """Give the model of a publication, loading it where it is not open.
 
-        Raises: BundleLost when Redis does not hold it and its URI does not give it, ModelNotPublished when what they
-        have is not what was published, or this machine computes something else with it: both concern the decisions of this
-        model alone. RedisUnavailable when the URI
-        does not give it and Redis does not answer, DiskUnavailable when it cannot be kept: both concern everyone.
+        Raises: BundleLost when neither Redis nor its URI holds it, ModelNotPublished when what they hold is not what was
+        published, or this machine computes something else with it: both concern the decisions of this model alone.
+        RedisUnavailable when the URI does not give it and Redis does not answer, DiskUnavailable when it cannot be kept:
+        both concern everyone.
         """
         digest = published["bundle_sha256"]
         found = self._open.get(digest)
@@ -142,7 +134,7 @@ class OpenBundles:
     def _load(self, published: ModelPublished) -> PublishedModel:
         started = time.perf_counter()
         folder = self._folder / published["bundle_sha256"]
-        origin = "disk"
+        origin, model = "disk", None
         if folder.is_dir():
             try:
                 model = open_bundle(folder)
@@ -150,9 +142,7 @@ class OpenBundles:
                 aside = self._folder / f"damaged-{published['bundle_sha256']}-{time.time_ns()}"
                 log.error("bundle.damaged", extra={"kept_at": str(aside), "why": str(damaged)})  # noqa: TRY400 - `why` says it
                 folder.rename(aside)
-                origin = self._fetch(published, folder)
-                model = open_bundle(folder)
-        else:
+        if model is None:
             origin = self._fetch(published, folder)
             model = open_bundle(folder)
         self.loaded[origin] += 1
@@ -182,8 +172,8 @@ class OpenBundles:
             redis_away = away
             self.cache_lookups["unavailable"] += 1
             log.warning("bundle.redis_away", extra={"why": str(away)})
-        with self._workspace() as space:
-            fetched = space / "bundle"
+        with tempfile.TemporaryDirectory(prefix="fetching-", dir=self._folder, ignore_cleanup_errors=True) as space:
+            fetched = Path(space) / "bundle"
             try:
                 fetch_from_uri(published["bundle_uri"], fetched, bundle_sha256=digest)
             except BundleUnavailable as away:
@@ -207,14 +197,6 @@ class OpenBundles:
         except RedisUnavailable as away:
             self.cache_rebuilds["failed"] += 1
             log.warning("bundle.redis_not_refilled", extra={"why": str(away)})
-
-    @contextmanager
-    def _workspace(self) -> Iterator[Path]:
-        space = Path(tempfile.mkdtemp(prefix="fetching-", dir=self._folder))
-        try:
-            yield space
-        finally:
-            shutil.rmtree(space, ignore_errors=True)
 
 
 def _name(published: ModelPublished) -> tuple[str, str, int]:

@@ -6,14 +6,13 @@ back byte for byte. A rollback is a new publication.
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -26,7 +25,7 @@ from stream.events import ModelPublished
 from stream.models.bundle_cache import publish_bundle
 from stream.models.model_reader import ModelReader
 from stream.models.model_table import ModelTable, PublicationAtEpoch, models_key
-from stream.runtime.connections import connect_redis, framing_of, kafka_properties, once_registry_answers
+from stream.runtime.connections import connect_redis, framing_of, kafka_properties, once_answered
 from stream.runtime.kafka.topics import TopicKeeper
 from stream.runtime.settings import Settings
 from stream.times import rfc3339
@@ -39,9 +38,6 @@ WAIT_MIN_S: Final = 1.0
 # to every worker for the decisions of these seconds, and which of two revisions answered them would be chance.
 LEAD_MS: Final = 10_000
 BEGINNING_MS: Final = 0  # 1970: no decision that a machine took by a model is older
-
-Progress: TypeAlias = Callable[[int, int], None]  # (bytes done, bytes in all)
-Tell: TypeAlias = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,23 +54,30 @@ def publish(
     settings: Settings,
     request: Request,
     *,
-    progress: Progress = lambda _done, _total: None,
-    tell: Tell = lambda _why: None,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+    tell: Callable[[str], None] = lambda _why: None,
 ) -> PublicationAtEpoch:
-    """Publish a bundle; return its publication with the epoch. `tell` hears why it is effective from when it is.
+    """Publish a bundle; return its publication with the epoch.
+
+    `progress` hears of bytes done and in all; `tell`, why the publication is effective from when it is.
 
     Raises: BundleUnavailable or CorruptionError when there is no whole bundle at the URI; MachineMismatch when this
     machine computes something else with it than the builder's did; ConfigurationError when its
     revision is published with other content, the URI has a secret in it or names no folder, or there is no topic for
     it; KafkaUnavailable, RedisUnavailable, RegistryUnavailable, DiskUnavailable.
     """
-    _refuse_secrets(request.uri)
+    if has_secrets(request.uri):
+        message = (
+            f"the bundle's URI {without_secrets(request.uri)} has a user, password or signature in it, and topic models would "
+            "show it to all its readers; give workers their access by their own environment, and publish it without"
+        )
+        raise ConfigurationError(message)
     with _bundle_at(request.uri) as (folder, uri):
         manifest, bundle_sha256 = read_manifest(folder)
         open_bundle(folder)  # every file is what the manifest says, and every probe gives what it gave
         framing = framing_of(settings)
         writes: dict[str, RecordName] = {settings.topic_models: "ModelPublished"}
-        once_registry_answers(lambda: framing.prepare(writes=writes), settings)
+        once_answered(lambda: framing.prepare(writes=writes), settings)
         table = read_models(settings, framing)
         since_ms, why = effective_from(table, manifest, request)
         published = _record(manifest, bundle_sha256, uri, as_before(table, manifest, request), since_ms)
@@ -87,10 +90,7 @@ def publish(
 
 
 def read_models(settings: Settings, framing: Framing | None = None) -> ModelTable:
-    """Read all publications.
-
-    Raises: KafkaUnavailable, RegistryUnavailable; ConfigurationError when there is no topic of them.
-    """
+    """Read all publications. Raises: KafkaUnavailable, RegistryUnavailable; ConfigurationError for a missing topic."""
     wait_s = max(settings.start_wait_s, WAIT_MIN_S)
     if settings.topic_models not in TopicKeeper(kafka_properties(settings), timeout_s=wait_s).partitions():
         message = (
@@ -139,25 +139,14 @@ def as_before(table: ModelTable, manifest: Manifest, request: Request) -> Reques
 
     The topic keeps the last record of a revision: an approval that it did not repeat would be gone.
     """
-    key = models_key(manifest["model_id"], manifest["model_version"], manifest["revision"])
-    for one in table.publications():
-        before = one.published
-        if models_key(before["model_id"], before["model_version"], before["revision"]) == key:
-            return replace(
-                request,
-                approved_by=request.approved_by or before["approved_by"],
-                supersedes=request.supersedes or before.get("supersedes"),
-            )
-    return request
-
-
-def _refuse_secrets(uri: str) -> None:
-    if has_secrets(uri):
-        message = (
-            f"the bundle's URI {without_secrets(uri)} has a user, password or signature in it, and topic models would "
-            "show it to all its readers; give workers their access by their own environment, and publish it without"
-        )
-        raise ConfigurationError(message)
+    known = table.known(models_key(manifest["model_id"], manifest["model_version"], manifest["revision"]))
+    if known is None:
+        return request
+    return replace(
+        request,
+        approved_by=request.approved_by or known.published["approved_by"],
+        supersedes=request.supersedes or known.published.get("supersedes"),
+    )
 
 
 def _record(
@@ -198,28 +187,25 @@ def _bundle_at(uri: str) -> Iterator[tuple[Path, str]]:
             raise ConfigurationError(message)
         yield folder, folder.as_uri()
         return
-    space = Path(tempfile.mkdtemp(prefix="coach-publish-"))
-    try:
-        fetch_bundle(uri, space / "bundle")
-        yield space / "bundle", uri
-    finally:
-        shutil.rmtree(space, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="coach-publish-", ignore_cleanup_errors=True) as space:
+        fetch_bundle(uri, Path(space) / "bundle")
+        yield Path(space) / "bundle", uri
 
 
 def _refuse_other_content(table: ModelTable, published: ModelPublished) -> None:
     """A revision means one bundle for ever: answers already given name it."""
     key = _key(published)
-    for known in table.publications():
-        if _key(known.published) == key and known.published["bundle_sha256"] != published["bundle_sha256"]:
-            message = (
-                f"{key} is published already (epoch {known.epoch}) with another bundle; build this one with --revision "
-                f"{published['revision'] + 1} or higher"
-            )
-            raise ConfigurationError(message)
+    known = table.known(key)
+    if known is not None and known.published["bundle_sha256"] != published["bundle_sha256"]:
+        message = (
+            f"{key.decode()} is published already (epoch {known.epoch}) with another bundle; build this one with --revision "
+            f"{published['revision'] + 1} or higher"
+        )
+        raise ConfigurationError(message)
 
 
-def _key(published: ModelPublished) -> str:
-    return models_key(published["model_id"], published["model_version"], published["revision"]).decode()
+def _key(published: ModelPublished) -> bytes:
+    return models_key(published["model_id"], published["model_version"], published["revision"])
 
 
 def _announce(settings: Settings, published: ModelPublished, framing: Framing) -> int:
@@ -236,7 +222,7 @@ def _announce(settings: Settings, published: ModelPublished, framing: Framing) -
     try:
         producer.produce(
             settings.topic_models,
-            key=_key(published).encode(),
+            key=_key(published),
             value=framing.encode("ModelPublished", published, topic=settings.topic_models),
             partition=0,
             on_delivery=lambda error, message: reports.append((error, message)),

@@ -32,28 +32,19 @@ class Serving(TypedDict):
 
 
 def announce(client: redis.Redis, group: str, serving: Serving, *, ttl_s: int) -> None:
-    """Say what a worker serves; it holds for `ttl_s`.
-
-    Raises: RedisUnavailable.
-    """
+    """Say what a worker serves; it holds for `ttl_s`. Raises: RedisUnavailable."""
     with redis_errors("saying what this worker serves"):
         client.set(_key(group, serving["worker"]), orjson.dumps(serving), ex=ttl_s)
 
 
 def withdraw(client: redis.Redis, group: str, worker: str) -> None:
-    """Say that a worker serves no more.
-
-    Raises: RedisUnavailable.
-    """
+    """Say that a worker serves no more. Raises: RedisUnavailable."""
     with redis_errors("saying that this worker serves no more"):
         client.delete(_key(group, worker))
 
 
 def announced(client: redis.Redis, group: str) -> list[Serving]:
-    """What the workers of a group say of themselves now, by name.
-
-    Raises: RedisUnavailable.
-    """
+    """What the workers of a group say of themselves now, by name. Raises: RedisUnavailable."""
     with redis_errors("looking up which workers serve what"):
         keys: Sequence[bytes] = sorted(client.scan_iter(match=f"{KEY_PREFIX}{_literal(group)}:*", count=SCAN_COUNT))
         values = cast("list[bytes | None]", client.mget(keys)) if keys else []

@@ -19,7 +19,7 @@ from stream.notify.notices.notice_index import NoticeIndex
 from stream.notify.notices.record import Notice
 from stream.notify.settings import CHANNELS, Channel
 from stream.notify.transports.transport import AddressRefused, TemporaryRefusal, Transport
-from stream.runtime.kafka.dead_letters import dead_letter, dead_letter_without_value
+from stream.runtime.kafka.dead_letters import dead_letter
 from stream.runtime.kafka.delivery import Delivers, Output
 from stream.runtime.kafka.inbound import Inbound
 from stream.runtime.retry import Retry
@@ -115,8 +115,8 @@ class DeliverySteps:
         letter = dead_letter(record, error, topic=topic, attempts=attempts, now_ms=now_ms, framing=framing)
         refused = self._delivery.deliver([letter], retry)
         if refused:
-            letter = dead_letter_without_value(
-                record, error, topic=topic, attempts=attempts, now_ms=now_ms, framing=framing
+            letter = dead_letter(
+                record, error, topic=topic, attempts=attempts, now_ms=now_ms, framing=framing, without_value=True
             )
             refused = self._delivery.deliver([letter], retry)
         if refused:

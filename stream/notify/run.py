@@ -25,7 +25,7 @@ from stream.notify.notifier import Notifier
 from stream.notify.settings import NotifySettings, check_runnable
 from stream.notify.transports.table import open_transports
 from stream.notify.warnings import warn_of_missing, warn_of_missing_addresses
-from stream.runtime.connections import framing_of, kafka_properties, once_registry_answers
+from stream.runtime.connections import framing_of, kafka_properties, once_answered
 from stream.runtime.counters import Counters
 from stream.runtime.health import Vitals, served
 from stream.runtime.kafka.dead_letters import SOFTWARE_VERSION
@@ -103,7 +103,7 @@ class NotifierProcess:
             timeout_s=wait_s,
         )
         framing = framing_of(service)
-        once_registry_answers(
+        once_answered(
             lambda: framing.prepare(
                 writes={service.topic_notices: "Notice", service.topic_dlq: "DeadLetter"},
                 reads=(service.topic_recommendations, service.topic_notices),

@@ -22,7 +22,7 @@ from stream.replay.judge.verdict import ERROR, Verdict, refused
 from stream.replay.run_folder import write_whole
 from stream.replay.sources.records import Raw
 from stream.replay.sources.source import Chunk
-from stream.runtime.kafka.dead_letters import SOFTWARE_VERSION, dead_letter, dead_letter_without_value
+from stream.runtime.kafka.dead_letters import SOFTWARE_VERSION, dead_letter
 from stream.runtime.kafka.inbound import Inbound
 from stream.runtime.retry import Retry
 from stream.wire.framing import Framing
@@ -93,8 +93,14 @@ class ToTopics:
         shorter = []
         for unkept in self.delivery.deliver(list(letters), retry):
             raw, error = letters[unkept.output]
-            letter = dead_letter_without_value(
-                _inbound(raw), error, topic=topic.name, attempts=1, now_ms=now_ms, framing=self.framing
+            letter = dead_letter(
+                _inbound(raw),
+                error,
+                topic=topic.name,
+                attempts=1,
+                now_ms=now_ms,
+                framing=self.framing,
+                without_value=True,
             )
             shorter.append(ReplayOutput(topic=topic, key=letter.key, value=letter.value))
         for lost in self.delivery.deliver(shorter, retry) if shorter else ():

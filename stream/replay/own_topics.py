@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 
 from stream.errors import ConfigurationError, KafkaUnavailable, PoisonError
 from stream.replay.fence import RUN_HEADER, ReplayTopic, ReplayTopics
 from stream.replay.settings import ReplaySettings
-from stream.replay.sources.partition import headers_of
-from stream.runtime.clients import groupless_consumer
+from stream.runtime.clients import groupless_consumer, kafka_errors
 from stream.runtime.connections import kafka_properties
+from stream.runtime.kafka.inbound import headers_of
 from stream.runtime.kafka.topics import DAY_MS, TopicKeeper, TopicSpec
 from stream.runtime.settings import DEAD_LETTER_MARGIN_BYTES, Settings
 from stream.wire.framing import Framing
@@ -66,7 +67,7 @@ def _check(
     properties: Mapping[str, Any], topic: ReplayTopic, partitions: int, framing: Framing, *, goes_on: bool
 ) -> None:
     consumer = groupless_consumer(properties)
-    try:
+    with closing(consumer), kafka_errors(f"looking into topic {topic.name}"):
         for partition in range(partitions):
             for message in _edges(consumer, topic.name, partition):
                 why = _foreign(message, topic, framing)
@@ -80,11 +81,6 @@ def _check(
                         "has its state in, or choose another --run-id"
                     )
                     raise ConfigurationError(reason)
-    except KafkaException as error:
-        reason = f"topic {topic.name} could not be looked into: {error.args[0].str()}"
-        raise KafkaUnavailable(reason) from error
-    finally:
-        consumer.close()
 
 
 def _edges(consumer: Consumer, topic: str, partition: int) -> Sequence[Message]:

@@ -8,11 +8,11 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 import redis
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from redis.backoff import ExponentialBackoff
-from redis.retry import Retry
+from redis.retry import Retry as RedisRetry
 
-from stream.errors import ConfigurationError, RedisUnavailable
+from stream.errors import ConfigurationError, KafkaUnavailable, RedisUnavailable
 
 REDIS_RETRIES: Final = 3  # within one call; what outlasts them is the caller's outage to wait out
 REDIS_BACKOFF_BASE_S: Final = 0.05
@@ -33,7 +33,7 @@ def redis_client(url: str, *, timeout_s: float, tls_ca_file: str | None = None) 
             decode_responses=False,
             socket_timeout=timeout_s,
             socket_connect_timeout=timeout_s,
-            retry=Retry(ExponentialBackoff(cap=REDIS_BACKOFF_MAX_S, base=REDIS_BACKOFF_BASE_S), REDIS_RETRIES),
+            retry=RedisRetry(ExponentialBackoff(cap=REDIS_BACKOFF_MAX_S, base=REDIS_BACKOFF_BASE_S), REDIS_RETRIES),
             **options,
         )
     except (ValueError, TypeError) as error:
@@ -52,10 +52,7 @@ def redis_errors(doing: str) -> Iterator[None]:
 
 
 def reach_redis(client: redis.Redis) -> None:
-    """Ask Redis for a sign of life.
-
-    Raises: RedisUnavailable.
-    """
+    """Ask Redis for a sign of life. Raises: RedisUnavailable."""
     with redis_errors("saying hello"):
         client.ping()
 
@@ -64,6 +61,17 @@ def redis_address(url: str) -> str:
     """Name the server of a URL for messages, without user and password."""
     parts = urlsplit(url)
     return parts.path if parts.scheme == "unix" else f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
+
+
+@contextmanager
+def kafka_errors(doing: str) -> Iterator[None]:
+    """Turn each failure of Kafka's client within the block into KafkaUnavailable, with what was being done."""
+    try:
+        yield
+    except KafkaException as error:
+        first = error.args[0]
+        message = f"{doing} failed: {first.str() if isinstance(first, KafkaError) else first}"
+        raise KafkaUnavailable(message) from error
 
 
 def groupless_consumer(configuration: Mapping[str, Any]) -> Consumer:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import redis
 
-from stream.errors import RegistryUnavailable
+from stream.errors import RedisUnavailable, RegistryUnavailable
 from stream.runtime.clients import redis_client
 from stream.runtime.logs import librdkafka_log
 from stream.runtime.settings import Settings
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stream.wire.registry.client import RegistryClient
 
 Result = TypeVar("Result")
-REGISTRY_AGAIN_S: Final = 0.5
+AGAIN_S: Final = 0.25  # before what did not answer at a start is asked again
 LOOKUP_ANSWERS_MAX: Final = 4
 
 
@@ -76,20 +76,15 @@ def framing_of(settings: Settings, *, lookup_wait_s: float | None = None) -> Fra
 
 
 def connect_registry(settings: Settings) -> RegistryClient:
-    """Make the client of the schema registry; it connects on first use.
-
-    Raises: ConfigurationError for a CA file that holds no certificate.
-    """
-    from stream.wire.registry.client import RegistryAccess, RegistryClient  # noqa: PLC0415 - as above
+    """Make the schema registry's client; it connects on first use. Raises: ConfigurationError for a bad CA file."""
+    from stream.wire.registry.client import RegistryClient  # noqa: PLC0415 - as above
 
     return RegistryClient(
-        RegistryAccess(
-            url=settings.schema_registry_url,
-            username=settings.schema_registry_username,
-            password=settings.schema_registry_password,
-            ca_file=settings.schema_registry_ca_file,
-            timeout_s=settings.schema_registry_timeout_s,
-        )
+        settings.schema_registry_url,
+        username=settings.schema_registry_username,
+        password=settings.schema_registry_password,
+        ca_file=settings.schema_registry_ca_file,
+        timeout_s=settings.schema_registry_timeout_s,
     )
 
 
@@ -105,17 +100,17 @@ def topic_records(settings: Settings) -> dict[str, RecordName]:
     }
 
 
-def once_registry_answers(doing: Callable[[], Result], settings: Settings) -> Result:
-    """Do something at a start that asks the schema registry, and again while it is away.
+def once_answered(doing: Callable[[], Result], settings: Settings) -> Result:
+    """Do something at a start, and again while Redis or the schema registry is away.
 
-    Raises: RegistryUnavailable after `start_wait_s`; whatever else `doing` raises.
+    Raises: RedisUnavailable or RegistryUnavailable after `start_wait_s`; whatever else `doing` raises.
     """
     deadline_s = time.monotonic() + settings.start_wait_s
     while True:
         try:
             return doing()
-        except RegistryUnavailable as away:
+        except (RedisUnavailable, RegistryUnavailable) as away:
             if time.monotonic() >= deadline_s:
                 message = f"{away}; waited COACH_START_WAIT_S={settings.start_wait_s:g} s"
-                raise RegistryUnavailable(message) from away
-            time.sleep(REGISTRY_AGAIN_S)
+                raise type(away)(message) from away
+            time.sleep(AGAIN_S)

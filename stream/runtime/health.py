@@ -64,73 +64,6 @@ class Vitals:
         ]
 
 
-class HealthServer:
-    """Serves the three paths from threads of its own."""
-
-    def __init__(
-        self,
-        port: int,
-        *,
-        counters: Counters,
-        vitals: Vitals,
-        not_ready: Callable[[], Sequence[str]],
-        setting: str = "COACH_METRICS_PORT",
-    ) -> None:
-        """Listen on all addresses; `not_ready` gives the reasons why the process would not work now, none when it would.
-
-        `setting` is what gave the port. Raises: ConfigurationError, which names it, when the port is taken.
-        """
-
-        def why_not_ready() -> list[str]:
-            return [*vitals.stalled(), *not_ready()]
-
-        class Handler(BaseHTTPRequestHandler):
-            timeout = REQUEST_TIMEOUT_S
-
-            def do_GET(self) -> None:
-                """Answer one request."""
-                if self.path == "/metrics":
-                    self._say(200, METRICS_TYPE, counters.exposition())
-                elif self.path == "/health":
-                    self._judge(vitals.stalled(), "alive", "stalled")
-                elif self.path == "/ready":
-                    self._judge(why_not_ready(), "ready", "not ready")
-                else:
-                    self._say(404, "text/plain", b"there are /metrics, /health and /ready\n")
-
-            def _judge(self, why_not: Sequence[str], good: str, bad: str) -> None:
-                body = {"status": bad if why_not else good, "why": list(why_not)}
-                self._say(503 if why_not else 200, "application/json", json.dumps(body).encode())
-
-            def _say(self, status: int, content_type: str, data: bytes) -> None:
-                self.send_response(status)
-                self.send_header("Content-Type", content_type)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-                """Say nothing: probes come every few seconds."""
-
-        try:
-            self._server = _BoundedServer(("", port), Handler)
-        except OSError as taken:
-            message = f"{setting}={port} cannot be listened on: {taken}; is another process there?"
-            raise ConfigurationError(message) from taken
-        counters.follow("ready", lambda: not why_not_ready())
-        counters.follow("stalled_loops", lambda: len(vitals.stalled()))
-        self._thread = threading.Thread(target=self._server.serve_forever, name="coach-health", daemon=True)
-
-    def start(self) -> None:
-        """Begin to answer."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Close the port."""
-        self._server.shutdown()
-        self._server.server_close()
-
-
 @contextmanager
 def served(
     port: int,
@@ -140,19 +73,65 @@ def served(
     not_ready: Callable[[], Sequence[str]],
     setting: str = "COACH_METRICS_PORT",
 ) -> Iterator[None]:
-    """Serve the three paths while the block runs; do nothing for port 0. `setting` is what gave the port.
+    """Serve the three paths on all addresses while the block runs, from threads; do nothing for port 0.
 
+    `not_ready` gives the reasons why the process would not work now, none when it would. `setting` is what gave the port.
     Raises: ConfigurationError, which names the setting, when the port is taken.
     """
     if not port:
         yield
         return
-    server = HealthServer(port, counters=counters, vitals=vitals, not_ready=not_ready, setting=setting)
-    server.start()
+
+    def why_not_ready() -> list[str]:
+        return [*vitals.stalled(), *not_ready()]
+
+    try:
+        server = _BoundedServer(("", port), _handler(counters, vitals, why_not_ready))
+    except OSError as taken:
+        message = f"{setting}={port} cannot be listened on: {taken}; is another process there?"
+        raise ConfigurationError(message) from taken
+    counters.follow("ready", lambda: not why_not_ready())
+    counters.follow("stalled_loops", lambda: len(vitals.stalled()))
+    threading.Thread(target=server.serve_forever, name="coach-health", daemon=True).start()
     try:
         yield
     finally:
-        server.stop()
+        server.shutdown()
+        server.server_close()
+
+
+def _handler(
+    counters: Counters, vitals: Vitals, why_not_ready: Callable[[], list[str]]
+) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        timeout = REQUEST_TIMEOUT_S
+
+        def do_GET(self) -> None:
+            """Answer one request."""
+            if self.path == "/metrics":
+                self._say(200, METRICS_TYPE, counters.exposition())
+            elif self.path == "/health":
+                self._judge(vitals.stalled(), "alive", "stalled")
+            elif self.path == "/ready":
+                self._judge(why_not_ready(), "ready", "not ready")
+            else:
+                self._say(404, "text/plain", b"there are /metrics, /health and /ready\n")
+
+        def _judge(self, why_not: Sequence[str], good: str, bad: str) -> None:
+            body = {"status": bad if why_not else good, "why": list(why_not)}
+            self._say(503 if why_not else 200, "application/json", json.dumps(body).encode())
+
+        def _say(self, status: int, content_type: str, data: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", content_type)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+            """Say nothing: probes come every few seconds."""
+
+    return Handler
 
 
 class _BoundedServer(ThreadingHTTPServer):

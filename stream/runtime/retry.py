@@ -91,10 +91,7 @@ class Retry:
         self.check()
 
     def outlast(self, doing: Callable[[], Result]) -> Result:
-        """Do something, and again after a pause while what it depends on is away.
-
-        Raises: as `pause`; whatever else `doing` raises.
-        """
+        """Do something, again after a pause while its dependency is away. Raises: as `pause`, and as `doing`."""
         while True:  # bounded by `total_s`
             try:
                 return doing()
@@ -102,10 +99,7 @@ class Retry:
                 self.pause(away)
 
     def check(self) -> None:
-        """Go on only while nobody calls the work off.
-
-        Raises: Abandoned.
-        """
+        """Go on only while nobody calls the work off. Raises: Abandoned."""
         if self._abandoned():
             raise Abandoned
 

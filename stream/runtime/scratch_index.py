@@ -4,12 +4,29 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Final
 
 from stream.errors import DiskUnavailable
 
 CACHE_KIB: Final = 32 * 1024
+
+
+def scratch_database(cache_kib: int) -> sqlite3.Connection:
+    """Open a database without a name, on the disk past its cache; SQLite deletes it when it is closed."""
+    database = sqlite3.connect("", isolation_level=None)
+    for pragma in (f"cache_size = -{cache_kib}", "journal_mode = OFF", "synchronous = OFF"):
+        database.execute(f"PRAGMA {pragma}")
+    return database
+
+
+@contextmanager
+def scratch_errors(message: str) -> Iterator[None]:
+    """Turn each failure of SQLite within the block into DiskUnavailable; `message` has a field `{error}`."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise DiskUnavailable(message.format(error=error)) from error
 
 
 class ScratchIndex:
@@ -27,10 +44,7 @@ class ScratchIndex:
     ) -> None:
         self._message = message
         with self._disk():
-            self._database = sqlite3.connect("", isolation_level=None)
-            self._database.execute(f"PRAGMA cache_size = -{cache_kib}")
-            self._database.execute("PRAGMA journal_mode = OFF")
-            self._database.execute("PRAGMA synchronous = OFF")
+            self._database = scratch_database(cache_kib)
             self._database.execute("CREATE TABLE seen (name PRIMARY KEY, digest TEXT, place TEXT) WITHOUT ROWID")
 
     def first(self, name: str, digest: str, place: str) -> tuple[str, str]:
@@ -61,9 +75,5 @@ class ScratchIndex:
 
     __del__ = close
 
-    @contextmanager
-    def _disk(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise DiskUnavailable(self._message.format(error=error)) from error
+    def _disk(self) -> AbstractContextManager[None]:
+        return scratch_errors(self._message)

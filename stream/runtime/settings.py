@@ -215,10 +215,7 @@ class Settings:
 
 
 def read_settings(environment: Mapping[str, str] | None = None, **flags: object) -> Settings:
-    """Read the settings of the service, as `read_settings_class` does.
-
-    Raises: ConfigurationError that names every wrong setting, what is wrong, and what it takes.
-    """
+    """Read the service's settings: see `read_settings_class`. Raises: ConfigurationError that names every wrong one."""
     settings, wrong = read_settings_class(Settings, environment, flags)
     refuse([*wrong, *_contradictions(settings)])
     return settings

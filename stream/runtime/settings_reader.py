@@ -85,10 +85,7 @@ def read_settings_class(
 
 
 def refuse(wrong: list[str]) -> None:
-    """End a reading of settings that found something wrong.
-
-    Raises: ConfigurationError that names every wrong setting, what is wrong, and what it takes.
-    """
+    """Raise ConfigurationError if anything is wrong: it names every wrong setting, the fault, and what it takes."""
     if wrong:
         raise ConfigurationError("; ".join(wrong))
 

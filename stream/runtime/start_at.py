@@ -21,10 +21,7 @@ class StartAt:
 
 
 def read_start_at(text: str) -> StartAt:
-    """Read the setting.
-
-    Raises: ValueError saying what it takes.
-    """
+    """Read the setting. Raises: ValueError saying what it takes."""
     if text == "earliest":
         return StartAt("earliest")
     if text == "latest":

@@ -52,27 +52,18 @@ def encode(record: RecordName, value: Mapping[str, Any]) -> bytes:
 
 
 def decode(data: bytes) -> tuple[RecordName, dict[str, Any]]:
-    """Read a record in single-object encoding, by any schema ever published: (its name, its JSON shape).
-
-    Raises: MalformedRecord, UnknownSchema.
-    """
+    """Read a single-object record by any published schema: (name, shape). Raises: MalformedRecord, UnknownSchema."""
     schema = schema_of(data)
     return schema.record, decode_body(schema, data, HEADER_BYTES)
 
 
 def encode_body(record: RecordName, value: Mapping[str, Any]) -> bytes:
-    """Write the Avro body alone, by the record's current schema.
-
-    Raises: CorruptionError, which names the field, when the value does not fit.
-    """
+    """Write the Avro body alone, by the current schema. Raises: CorruptionError that names the misfitting field."""
     return _writer(record)(value)
 
 
 def decode_body(schema: RecordSchema, data: bytes, start: int) -> dict[str, Any]:
-    """Read the Avro body that `schema` wrote, from byte `start` on, into the shape of the current schema.
-
-    Raises: MalformedRecord.
-    """
+    """Read the body that `schema` wrote, from byte `start`, into the current shape. Raises: MalformedRecord."""
     return _reader(schema.fingerprint)(data, start)
 
 
@@ -135,9 +126,8 @@ def reader_between(written: RecordSchema, current: RecordSchema) -> ReadRecord:
         body = data[start:]
         record, end = _record(parsed, None, body, written.record)
         if end != len(body):
-            message = (
-                f"{written.record}: {len(body) - end} unknown bytes follow the record, which ends at byte {start + end}"
-            )
+            unknown = len(body) - end
+            message = f"{written.record}: {unknown} unknown bytes follow the record, which ends at byte {start + end}"
             raise MalformedRecord(message)
         again = _body(parsed, record)
         if again != body:
@@ -173,8 +163,11 @@ def _record(parsed: dict[str, Any], resolved: dict[str, Any] | None, body: bytes
         fault = "they end in the middle of it, or a length, branch or word is impossible"
     except LIBRARY_FAULTS as error:
         fault = type(error).__name__
-    message = f"{name}: the {len(body)} bytes of the body are no record of this schema: {fault}"
-    raise MalformedRecord(message)
+    raise _no_record(name, body, fault)
+
+
+def _no_record(name: str, body: bytes, fault: str) -> MalformedRecord:
+    return MalformedRecord(f"{name}: the {len(body)} bytes of the body are no record of this schema: {fault}")
 
 
 @cache
@@ -214,10 +207,7 @@ def _read_strictly(written: RecordSchema, parsed: dict[str, Any], body: bytes, a
         reader.read(expected)
         same = _body(parsed, record) == again
     except LIBRARY_FAULTS as error:
-        message = (
-            f"{written.record}: the {len(body)} bytes of the body are no record of this schema: {type(error).__name__}"
-        )
-        raise MalformedRecord(message) from None
+        raise _no_record(written.record, body, type(error).__name__) from None
     if found.texts != expected.texts:
         message = f"{written.record}: a key comes twice in a map"
         raise MalformedRecord(message)

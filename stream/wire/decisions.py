@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, Final, cast, get_args
+from typing import Any, Final, NoReturn, cast, get_args
 
 from stream.errors import InvalidDecision, MalformedRecord, NonFiniteFeature, UnknownOutcome, WrongFeatureType
 from stream.events import Decision, DeclineBasis, Outcome, ThresholdScale, Value
-from stream.recourse.record.decision_record import decision_by_value
 from stream.strict_json import STRICT_JSON, DuplicateKeyError, NonFiniteNumberError
 from stream.times import time_ms
 from stream.wire.avro_records import REGISTRY_MARK, SINGLE_OBJECT_MARK
@@ -54,17 +53,6 @@ def read_decision(
     return decision_of(json_object(value))
 
 
-def decision_dict(decision: Decision) -> dict[str, Any]:
-    """The JSON shape of a decision, as `encode("Decision", ...)` takes it.
-
-    Raises: InvalidDecision for an offline row without an event_time, which has no record on a topic.
-    """
-    if decision.event_time_ms is None:
-        message = "decision: event_time is missing; a decision on a topic needs one"
-        raise InvalidDecision(message)
-    return {**decision_by_value(decision), "traceparent": decision.traceparent}
-
-
 def json_object(value: bytes) -> dict[str, Any]:
     """Parse one JSON object strictly. orjson would keep the last of two equal keys, and round integers past 64 bits.
 
@@ -75,28 +63,23 @@ def json_object(value: bytes) -> dict[str, Any]:
         raise MalformedRecord(message)
     try:
         text = value.decode()
-        parsed = STRICT_JSON.decode(text)
+        parsed: dict[str, Any] = STRICT_JSON.decode(text)
         if "\\u" in text:  # only an escape can bring in half of a surrogate pair
             json.dumps(parsed, ensure_ascii=False).encode()
+        return parsed  # noqa: TRY300 - each except below says what is wrong
     except DuplicateKeyError:
-        message = "an object of the JSON decision has the same key twice"
-        raise MalformedRecord(message) from None
+        fault = "an object of the JSON decision has the same key twice"
     except NonFiniteNumberError as error:
-        message = f"the JSON decision holds {error.name}, which JSON does not have; a known-missing value is null"
-        raise MalformedRecord(message) from None
+        fault = f"the JSON decision holds {error.name}, which JSON does not have; a known-missing value is null"
     except UnicodeError:
-        message = "the JSON decision is not UTF-8, or escapes half of a surrogate pair"
-        raise MalformedRecord(message) from None
+        fault = "the JSON decision is not UTF-8, or escapes half of a surrogate pair"
     except json.JSONDecodeError as error:
-        message = f"the JSON decision breaks off at character {error.pos}: {error.msg}"
-        raise MalformedRecord(message) from None
+        fault = f"the JSON decision breaks off at character {error.pos}: {error.msg}"
     except RecursionError:
-        message = "the JSON decision is nested too deeply; only features, policy_overrides and disclosures are objects"
-        raise MalformedRecord(message) from None
+        fault = "the JSON decision is nested too deeply; only features, policy_overrides and disclosures are objects"
     except ValueError:  # an integer of more digits than Python reads (4,300)
-        message = "the JSON decision holds an integer with thousands of digits"
-        raise MalformedRecord(message) from None
-    return cast("dict[str, Any]", parsed)
+        fault = "the JSON decision holds an integer with thousands of digits"
+    raise MalformedRecord(fault)
 
 
 def decision_of(fields: Mapping[str, Any], *, timed: bool = True) -> Decision:
@@ -104,19 +87,16 @@ def decision_of(fields: Mapping[str, Any], *, timed: bool = True) -> Decision:
 
     Raises: InvalidDecision or one of its branches.
     """
-    if fields.keys() - _FIELDS:
-        unknown = min(fields.keys() - _FIELDS)
-        message = (
-            f"decision: there is no field {_shown(unknown)}; a misspelt one would else change the answer unnoticed"
-        )
+    if unknown := fields.keys() - _FIELDS:
+        name = _shown(min(unknown))
+        message = f"decision: there is no field {name}; a misspelt one would change the answer unnoticed"
         raise InvalidDecision(message)
     for name in sorted(_REQUIRED if timed else _REQUIRED - {"event_time"}):
         if fields.get(name) is None:
-            message = f"decision: {name} is missing; it is required"
-            raise InvalidDecision(message)
+            _refuse(name, "is missing; it is required")
     return Decision(
         decision_id=_id(fields, "decision_id"),
-        event_time_ms=None if fields.get("event_time") is None else _time(fields, "event_time"),
+        event_time_ms=_time(fields, "event_time"),
         model_id=_id(fields, "model_id"),
         model_version=_id(fields, "model_version"),
         features=_features(fields["features"]),
@@ -140,24 +120,29 @@ def _shown(name: str) -> str:
     return repr(name if len(name) <= _NAME_CHARACTERS_SHOWN else name[:_NAME_CHARACTERS_SHOWN] + "...")
 
 
+def _refuse(name: str, what: str) -> NoReturn:
+    message = f"decision: {name} {what}"
+    raise InvalidDecision(message)
+
+
 def _id(fields: Mapping[str, Any], name: str) -> str:
     value = fields[name]
     if not isinstance(value, str) or not 1 <= len(value) <= ID_CHARACTERS_MAX or not value.isprintable():
-        message = f"decision: {name} must be a text of 1 to {ID_CHARACTERS_MAX} printable characters"
-        raise InvalidDecision(message)
+        _refuse(name, f"must be a text of 1 to {ID_CHARACTERS_MAX} printable characters")
     return value
 
 
-def _time(fields: Mapping[str, Any], name: str) -> int:
-    value = fields[name]
+def _time(fields: Mapping[str, Any], name: str) -> int | None:
+    value = fields.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        _refuse(name, "is no usable time: not a text")
     try:
-        if not isinstance(value, str):
-            message = "not a text"
-            raise ValueError(message)  # noqa: TRY004, TRY301 - refused below like any other text that is no time
         return time_ms(value)
     except ValueError as error:
-        message = f"decision: {name} is no usable time: {error}"
-        raise InvalidDecision(message) from None
+        fault = str(error)
+    _refuse(name, f"is no usable time: {fault}")
 
 
 def _outcome(value: object) -> Outcome:
@@ -170,16 +155,14 @@ def _outcome(value: object) -> Outcome:
 def _word(fields: Mapping[str, Any], name: str, words: tuple[str, ...]) -> str | None:
     value = fields.get(name)
     if value is not None and value not in words:
-        message = f"decision: {name} must be one of {', '.join(words)}"
-        raise InvalidDecision(message)
+        _refuse(name, f"must be one of {', '.join(words)}")
     return cast("str | None", value)
 
 
 def _text(fields: Mapping[str, Any], name: str) -> str | None:
     value = fields.get(name)
     if value is not None and not isinstance(value, str):
-        message = f"decision: {name} must be a text or null"
-        raise InvalidDecision(message)
+        _refuse(name, "must be a text or null")
     return value
 
 
@@ -188,8 +171,7 @@ def _texts(fields: Mapping[str, Any], name: str) -> Mapping[str, str]:
     if value is None:
         return {}
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-        message = f"decision: {name} must be an object of texts"
-        raise InvalidDecision(message)
+        _refuse(name, "must be an object of texts")
     return cast("dict[str, str]", value)
 
 
@@ -198,12 +180,10 @@ def _number(fields: Mapping[str, Any], name: str) -> float | None:
     if value is None:
         return None
     if type(value) not in (int, float):
-        message = f"decision: {name} must be a number or null"
-        raise InvalidDecision(message)
+        _refuse(name, "must be a number or null")
     number = _double(value)
     if number is None or not math.isfinite(number):
-        message = f"decision: {name} must be finite and fit a double"
-        raise InvalidDecision(message)
+        _refuse(name, "must be finite and fit a double")
     return number
 
 
@@ -220,8 +200,7 @@ def _double(value: float) -> float | None:
 
 def _features(features: object) -> Mapping[str, Value]:
     if not isinstance(features, dict):
-        message = "decision: features must be an object of numbers, texts and nulls"
-        raise InvalidDecision(message)
+        _refuse("features", "must be an object of numbers, texts and nulls")
     return {
         name: value if value is None or type(value) is str else _feature(name, value)
         for name, value in features.items()

@@ -28,9 +28,8 @@ SchemaNode: TypeAlias = Any  # a JSON document: a name, a union as a list, or an
 
 RECORDS: Final[tuple[RecordName, ...]] = get_args(RecordName)
 FINGERPRINT_BYTES: Final = 8
-_FILES: Final = {
-    record: re.sub(r"(?<!^)(?=[A-Z])", "_", record).lower() for record in RECORDS
-}  # AuditRecord: audit_record
+# The file of AuditRecord is audit_record.
+_FILES: Final = {record: re.sub(r"(?<!^)(?=[A-Z])", "_", record).lower() for record in RECORDS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -44,10 +43,7 @@ class RecordSchema:
 
 
 def schema_directory() -> Traversable:
-    """Find `schemas/`: inside the installed package, or beside it in a checkout.
-
-    Raises: ConfigurationError when there is none: the installation is broken.
-    """
+    """Find `schemas/` in the installed package, or beside it in a checkout. Raises: ConfigurationError for neither."""
     package = files("stream")
     beside = Path(str(package)).parent / "schemas"
     for place in (package / "schemas", beside):

@@ -32,7 +32,7 @@ from stream.recourse.record.decision_record import decision_by_value
 from stream.runtime.kafka.dead_letters import SOFTWARE_VERSION
 from stream.runtime.kafka.inbound import Inbound
 from stream.runtime.settings import Settings
-from stream.wire.decisions import DECISION_BYTES_MAX, read_decision
+from stream.wire.decisions import read_decision
 from stream.wire.framing import Framing
 from stream.worker.stage_timer import StageTimer
 
@@ -106,15 +106,6 @@ class OpensModels(Protocol):
 Remember: TypeAlias = Callable[[Sequence[tuple[str, bytes]]], list[bool]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """The largest decision that is read, and the largest records that the output topics take, in bytes."""
-
-    audit: int
-    recommendation: int
-    decision: int = DECISION_BYTES_MAX
-
-
 class Answerer:
     """Turns records into outcomes. One thread at a time."""
 
@@ -124,16 +115,15 @@ class Answerer:
         table: ModelTable,
         models: OpensModels,
         remember: Remember,
-        limits: Limits,
         framing: Framing,
-        topics: Settings,
+        settings: Settings,
     ) -> None:
+        """`settings`: the output topics, and the largest records that they and the input take."""
         self._framing = framing
-        self._topics = topics
+        self._settings = settings
         self._table = table
         self._models = models
         self._remember = remember
-        self._limits = limits
 
     def outcomes(self, records: Sequence[Inbound], *, budget_s: float) -> list[Outcome]:
         """Answer a batch, in order, as far as the time goes: at least one, none begun after `budget_s`.
@@ -190,9 +180,8 @@ class Answerer:
     def _read(self, record: Inbound) -> Decision:
         """Raises: SchemaUnavailable, for only this one has to wait while the registry is away; other PoisonErrors."""
         try:
-            return read_decision(
-                record.value or b"", bytes_max=self._limits.decision, framing=self._framing, topic=record.topic
-            )
+            bytes_max = self._settings.decision_bytes_max
+            return read_decision(record.value or b"", bytes_max=bytes_max, framing=self._framing, topic=record.topic)
         except RegistryUnavailable as away:
             raise SchemaUnavailable(str(away)) from away
 
@@ -236,18 +225,14 @@ class Answerer:
                 "seal": None,
             },
         }
-        key_bytes = len(decision.decision_id.encode())
-        encoded = self._framing.encode("AuditRecord", audit, topic=self._topics.topic_audit)
-        _check_size("audit record", "COACH_AUDIT_BYTES_MAX", key_bytes + len(encoded), self._limits.audit)
+        settings, key_bytes = self._settings, len(decision.decision_id.encode())
+        encoded = self._framing.encode("AuditRecord", audit, topic=settings.topic_audit)
+        _check_size("audit record", "COACH_AUDIT_BYTES_MAX", key_bytes + len(encoded), settings.audit_bytes_max)
         recommendation = self._framing.encode(
-            "Recommendation", found.recommendation, topic=self._topics.topic_recommendations
+            "Recommendation", found.recommendation, topic=settings.topic_recommendations
         )
-        _check_size(
-            "recommendation",
-            "COACH_RECOMMENDATION_BYTES_MAX",
-            key_bytes + len(recommendation),
-            self._limits.recommendation,
-        )
+        size_bytes, limit_bytes = key_bytes + len(recommendation), settings.recommendation_bytes_max
+        _check_size("recommendation", "COACH_RECOMMENDATION_BYTES_MAX", size_bytes, limit_bytes)
         return encoded, recommendation
 
 

@@ -15,6 +15,7 @@ What ordinary Faust code loses, and how this keeps it (read in and measured on F
 from __future__ import annotations
 
 import logging
+import ssl
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -23,14 +24,14 @@ from typing import Any, Final, TypeAlias, cast
 
 import aiokafka
 import faust
+from faust.auth import Credentials
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 from faust.types import TP, EventT, StreamT
 from faust.types.tuples import Message
 
-from stream.runtime.kafka.commit_order import Held
+from stream.errors import ConfigurationError
 from stream.runtime.kafka.inbound import Inbound
 from stream.runtime.settings import Settings
-from stream.worker.credentials import faust_credentials
 
 Event: TypeAlias = "EventT[bytes]"
 
@@ -139,43 +140,53 @@ def make_app(
 def inbound(event: Event) -> Inbound:
     """Free a record of Faust's types."""
     message = event.message
+    headers: Any = message.headers or ()  # a list or a mapping
+    timestamp_s = cast("float | None", message.timestamp)
     return Inbound(
         key=message.key,
         value=message.value,
-        headers=_headers(message.headers),
+        headers=tuple(headers.items() if isinstance(headers, dict) else headers),
         topic=message.topic,
         partition=message.partition,
         offset=message.offset,
-        timestamp_ms=_milliseconds(message.timestamp),
+        timestamp_ms=None if timestamp_s is None else round(timestamp_s * 1000),
         generation=message.generation_id or 0,
         first_seen_ms=time.time_ns() // 1_000_000,
         handle=message,
     )
 
 
-def ack(app: faust.App) -> Callable[[Held], None]:
-    """Make the function that marks one record as safe to commit."""
-
-    def give_back(held: Held) -> None:
-        cast("Message", cast("Inbound", held).handle).ack(app.consumer, OURS)
-
-    return give_back
+def ack(app: faust.App, record: Inbound) -> None:
+    """Mark one record as safe to commit."""
+    cast("Message", record.handle).ack(app.consumer, OURS)
 
 
-def release(app: faust.App) -> Callable[[Held], None]:
-    """Make the function that lets go of a record unacked: nothing waits for it, and it will be read again."""
-
-    def let_go(held: Held) -> None:
-        app.consumer.unacked.discard(cast("Message", cast("Inbound", held).handle))
-
-    return let_go
+def release(app: faust.App, record: Inbound) -> None:
+    """Let go of a record unacked: nothing waits for it, and it will be read again."""
+    app.consumer.unacked.discard(cast("Message", record.handle))
 
 
-def _milliseconds(seconds: float | None) -> int | None:
-    return None if seconds is None else round(seconds * 1000)
+def faust_credentials(settings: Settings) -> Credentials | None:
+    """Give the credentials; None for a plain connection. Raises: ConfigurationError for unusable certificate files."""
+    context = _tls(settings) if settings.kafka_security_protocol.endswith("SSL") else None
+    if "SASL" in settings.kafka_security_protocol:
+        return faust.SASLCredentials(
+            username=settings.kafka_sasl_username,
+            password=settings.kafka_sasl_password,
+            ssl_context=context,
+            mechanism=settings.kafka_sasl_mechanism,
+        )
+    return None if context is None else faust.SSLCredentials(context)
 
 
-def _headers(headers: Any) -> tuple[tuple[str, bytes | None], ...]:  # noqa: ANN401 - Faust takes a list or a mapping
-    if not headers:
-        return ()
-    return tuple(headers.items() if isinstance(headers, dict) else headers)
+def _tls(settings: Settings) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=settings.kafka_ca_file or None)
+        if settings.kafka_certificate_file:
+            context.load_cert_chain(
+                settings.kafka_certificate_file, settings.kafka_key_file, settings.kafka_key_password or None
+            )
+    except (ssl.SSLError, OSError) as error:
+        message = f"COACH_KAFKA_CA_FILE, COACH_KAFKA_CERTIFICATE_FILE or COACH_KAFKA_KEY_FILE cannot be used: {error}"
+        raise ConfigurationError(message) from error
+    return context

@@ -10,11 +10,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import TypeAlias
 
 from stream.errors import ConfigurationError, DeliveryRefused
-from stream.runtime.kafka.dead_letters import dead_letter, dead_letter_without_value
-from stream.runtime.kafka.delivery import Delivers, Output, Undeliverable
+from stream.runtime.kafka.dead_letters import dead_letter
+from stream.runtime.kafka.delivery import Delivers, Output
 from stream.runtime.kafka.inbound import Inbound
 from stream.runtime.retry import Retry
 from stream.runtime.settings import Settings
@@ -48,8 +49,9 @@ def write_out(
         refused = {id(one.output): one for one in delivery.deliver(list(outputs.values()), retry)}
         for place, output in outputs.items():
             if id(output) in refused:  # without its audit record no recommendation goes out
-                error = _delivery_refused(topic, refused[id(output)])
-                one = answered.pop(place)
+                one, reason = answered.pop(place), refused[id(output)].reason
+                why = f"topic {topic} refuses the record of {len(output.value)} bytes for good: {reason}"
+                error = DeliveryRefused(why)
                 settled[place] = Refused(decision_id=one.decision_id, error=error, outcome=DECLINED, timer=one.timer)
     dead = [(*one, outcome) for one, outcome in zip(tried, settled, strict=True) if isinstance(outcome, Refused)]
     if dead:
@@ -60,11 +62,8 @@ def write_out(
 def _write_dead_letters(
     delivery: Delivers, framing: Framing, topic: str, dead: Sequence[tuple[Inbound, int, Refused]], retry: Retry
 ) -> None:
-    now_ms = time.time_ns() // 1_000_000
-    letters = [
-        dead_letter(record, refused.error, topic=topic, attempts=tries, now_ms=now_ms, framing=framing)
-        for record, tries, refused in dead
-    ]
+    write = partial(dead_letter, topic=topic, now_ms=time.time_ns() // 1_000_000, framing=framing)
+    letters = [write(record, refused.error, attempts=tries) for record, tries, refused in dead]
     unkept = {id(one.output): one.reason for one in delivery.deliver(letters, retry)}
     shorter = []
     for (record, tries, refused), letter in zip(dead, letters, strict=True):
@@ -72,19 +71,10 @@ def _write_dead_letters(
             why = f"topic {topic} refuses the letter of {len(letter.value)} bytes: {unkept[id(letter)]}"
             where = {"partition": record.partition, "offset": record.offset}
             log.error("dead_letter.without_value", extra={"decision_id": refused.decision_id, **where, "why": why})
-            shorter.append(
-                dead_letter_without_value(
-                    record, refused.error, topic=topic, attempts=tries, now_ms=now_ms, framing=framing
-                )
-            )
+            shorter.append(write(record, refused.error, attempts=tries, without_value=True))
     for lost in delivery.deliver(shorter, retry) if shorter else ():
         message = (
             f"topic {topic} refuses a dead letter of {len(lost.output.value)} bytes ({lost.reason}); nothing of this "
             "batch is committed; raise its max.message.bytes (`coach topics apply`) and start again"
         )
         raise ConfigurationError(message)
-
-
-def _delivery_refused(topic: str, refused: Undeliverable) -> DeliveryRefused:
-    reason = f"topic {topic} refuses the record of {len(refused.output.value)} bytes for good: {refused.reason}"
-    return DeliveryRefused(reason)

@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol
 
 from stream.errors import (
     BundleLost,
@@ -35,10 +35,7 @@ from stream.worker.outputs import Tried
 
 log = logging.getLogger(__name__)
 
-RECHECK_INTERVAL_S: Final = (
-    5.0  # before a decision looks again for a lost bundle, or asks the registry: nobody tells when it is back
-)
-
+RECHECK_INTERVAL_S: Final = 5.0  # before a decision asks again for a lost bundle or schema: nobody tells of it
 LOOK_AGAIN_S: Final = 0.1  # while decisions wait for a model: is it there, are we to stop?
 FRESH_BATCHES_MAX: Final = 2  # how many batches may lie ready before the reader waits
 OUTAGES: Final[dict[type[DependencyError], str]] = {
@@ -60,9 +57,6 @@ class AnswersBatches(Protocol):
 
         Raises: DependencyError, CorruptionError.
         """
-
-
-WritesOut: TypeAlias = Callable[[Sequence[Tried], Sequence[Outcome], Retry], list[Outcome]]
 
 
 @dataclass(slots=True, eq=False)
@@ -93,7 +87,7 @@ class Pipeline:
         self,
         *,
         answerer: AnswersBatches,
-        write_out: WritesOut,
+        write_out: Callable[[Sequence[Tried], Sequence[Outcome], Retry], list[Outcome]],
         order: CommitOrder,
         settings: Settings,
         accounts: DecisionLog,
@@ -150,7 +144,8 @@ class Pipeline:
                 batch = self._next_batch()
                 if batch.work:
                     await self._work_through(batch)
-                self._make_room()
+                if not self._full():
+                    self._room.set()
         finally:
             self._ended = True
             self._let_go()  # so that Faust's stop does not wait for what nobody will finish
@@ -173,10 +168,9 @@ class Pipeline:
     @property
     def waiting_for(self) -> str | None:
         """What is away while an outage is waited out: kafka, redis, registry, disk or other."""
-        away = self._away
-        return (
-            None if away is None else next((name for kind, name in OUTAGES.items() if isinstance(away, kind)), "other")
-        )
+        if self._away is None:
+            return None
+        return next((name for kind, name in OUTAGES.items() if isinstance(self._away, kind)), "other")
 
     async def _wait(self) -> None:
         """Wait until there is something to do."""
@@ -301,10 +295,6 @@ class Pipeline:
             self._parked[0].overdue = True
             self._arrived.set()
         return uncommitted or len(self._fresh) >= FRESH_BATCHES_MAX * self._settings.batch_max
-
-    def _make_room(self) -> None:
-        if not self._full():
-            self._room.set()
 
     def _let_go(self) -> None:
         """Release all that is not finished, so that a stop or rebalance need not wait for it."""

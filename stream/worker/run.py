@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, cast
 
@@ -30,7 +29,7 @@ from stream.runtime.kafka.start_offsets import ensure_start_offsets
 from stream.runtime.kafka.topics import TopicKeeper
 from stream.runtime.settings import Settings
 from stream.worker.announcer import Announcer
-from stream.worker.answering import Answerer, Limits
+from stream.worker.answering import Answerer
 from stream.worker.app import ack, make_app, release
 from stream.worker.broker_watch import BrokerWatch
 from stream.worker.decision_digests import remember
@@ -139,14 +138,9 @@ class WorkerProcess:
             answerer=Answerer(
                 table=self._table,
                 models=shelf,
-                remember=self._remember,
-                limits=Limits(
-                    audit=settings.audit_bytes_max,
-                    recommendation=settings.recommendation_bytes_max,
-                    decision=settings.decision_bytes_max,
-                ),
+                remember=partial(remember, self._client, ttl_s=settings.conflict_window_s),
                 framing=self._framing,
-                topics=settings,
+                settings=settings,
             ),
             write_out=partial(
                 write_out,
@@ -154,7 +148,7 @@ class WorkerProcess:
                 self._framing,
                 settings,
             ),
-            order=CommitOrder(ack=ack(app), release=release(app)),
+            order=CommitOrder(ack=partial(ack, app), release=partial(release, app)),
             settings=settings,
             accounts=DecisionLog(self._counters, self._vitals),
             generation=lambda: int(app.consumer_generation_id),
@@ -223,10 +217,7 @@ class WorkerProcess:
         except (KafkaError, OSError) as error:
             self._failure = self._failure or KafkaUnavailable(f"Kafka failed: {type(error).__name__}: {error}")
         worker.unwatch()
-        log.info("worker.stopped", extra=self._totals())
-
-    def _remember(self, decisions: Sequence[tuple[str, bytes]]) -> list[bool]:
-        return remember(self._client, decisions, self._settings.conflict_window_s)
+        log.info("worker.stopped", extra=self._counters.read())
 
     def _not_ready(self) -> list[str]:
         """Why this worker would not answer a decision that comes now."""
@@ -247,11 +238,8 @@ class WorkerProcess:
             await asyncio.sleep(every_s)
             log.info(
                 "worker.totals",
-                extra={**self._totals(), "parked": pipeline.parked, "uncommitted": pipeline.uncommitted},
+                extra={**self._counters.read(), "parked": pipeline.parked, "uncommitted": pipeline.uncommitted},
             )
-
-    def _totals(self) -> dict[str, int]:
-        return self._counters.read()
 
 
 class StoppableWorker(Worker):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping
 from typing import Final
 
@@ -11,7 +10,7 @@ import redis
 
 from stream.errors import ConfigurationError, DependencyError, RedisUnavailable
 from stream.runtime.clients import reach_redis, redis_address
-from stream.runtime.connections import once_registry_answers
+from stream.runtime.connections import once_answered
 from stream.runtime.kafka.topics import TopicKeeper
 from stream.runtime.settings import DEAD_LETTER_MARGIN_BYTES, Settings
 from stream.wire.framing import Framing
@@ -19,7 +18,6 @@ from stream.wire.schema_files import RecordName
 
 log = logging.getLogger(__name__)
 
-AGAIN_S: Final = 0.25
 WAIT_MIN_S: Final = 1.0  # librdkafka needs this long to say no
 
 
@@ -48,21 +46,12 @@ def check_kafka(settings: Settings, keeper: TopicKeeper) -> int:
 
 
 def check_redis(client: redis.Redis, settings: Settings) -> None:
-    """Wait until Redis answers.
-
-    Raises: RedisUnavailable after `start_wait_s`.
-    """
-    deadline = time.monotonic() + settings.start_wait_s
-    while True:
-        try:
-            reach_redis(client)
-        except RedisUnavailable as away:
-            if time.monotonic() >= deadline:
-                message = f"Redis at {redis_address(settings.redis_url)} did not answer within COACH_START_WAIT_S={settings.start_wait_s:g}: {away}"
-                raise RedisUnavailable(message) from away
-            time.sleep(AGAIN_S)
-        else:
-            return
+    """Wait until Redis answers. Raises: RedisUnavailable after `start_wait_s`."""
+    try:
+        once_answered(lambda: reach_redis(client), settings)
+    except RedisUnavailable as away:
+        message = f"Redis at {redis_address(settings.redis_url)} did not answer: {away}"
+        raise RedisUnavailable(message) from away
 
 
 def check_registry(framing: Framing, settings: Settings) -> None:
@@ -76,7 +65,7 @@ def check_registry(framing: Framing, settings: Settings) -> None:
         settings.topic_dlq: "DeadLetter",
     }
     reads = (settings.topic_decisions, settings.topic_models)
-    once_registry_answers(lambda: framing.prepare(writes=writes, reads=reads), settings)
+    once_answered(lambda: framing.prepare(writes=writes, reads=reads), settings)
 
 
 def _limits(keeper: TopicKeeper, names: list[str]) -> dict[str, int]:

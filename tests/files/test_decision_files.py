@@ -22,8 +22,9 @@ from stream.errors import (
 )
 from stream.events import Decision
 from stream.files.decision_files import LINE_BYTES_MAX, FlatRows, Row, read_rows
-from stream.wire.decisions import decision_dict, decision_of
+from stream.wire.decisions import decision_of
 from stream.wire.schema_files import current_schemas
+from tests.records import decision_dict
 
 FLAT = FlatRows(
     model_id="m", model_version="1", features=("income", "purpose", "region"), words={"purpose": ("car", "NA"), "region": ("N", "S")}

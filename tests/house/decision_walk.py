@@ -23,7 +23,7 @@ from stream.models.model_table import ModelTable
 from stream.runtime.health import Vitals
 from stream.runtime.settings import Settings
 from stream.wire.framing import SINGLE_OBJECT
-from stream.worker.answering import Answerer, Limits
+from stream.worker.answering import Answerer
 from stream.worker.decision_log import DecisionLog
 from stream.worker.metrics import worker_counters
 from stream.worker.outputs import write_out
@@ -34,7 +34,6 @@ from tests.worker.fakes import Book, FakeDelivery, inbound
 from tests.worker.test_answering import Memory, Models
 
 PACKAGE: Final = str(Path(__file__).resolve().parents[2] / "stream") + "/"
-BYTES_MAX: Final = 10_000_000
 
 
 class Walk:
@@ -84,9 +83,8 @@ async def _answer(walked: Walk, folder: Path, record: Any) -> None:
         table=table,
         models=Models(open_bundle(Path(lender.bundle))),
         remember=Memory(),
-        limits=Limits(audit=BYTES_MAX, recommendation=BYTES_MAX),
         framing=SINGLE_OBJECT,
-        topics=settings,
+        settings=settings,
     )
     pipeline = Pipeline(
         answerer=answerer,

@@ -9,7 +9,7 @@ import pytest
 
 from stream.errors import ConfigurationError
 from stream.runtime.counters import Counters
-from stream.runtime.health import REQUESTS_MAX, HealthServer, Vitals, served
+from stream.runtime.health import REQUESTS_MAX, Vitals, served
 from tests.kafka.brokers import free_ports
 
 
@@ -55,8 +55,9 @@ def test_a_port_that_is_taken_is_a_wrong_setting() -> None:
     counters, vitals = Counters((), part="tests"), Vitals()
     (port,) = free_ports(1)
     with served(port, counters=counters, vitals=vitals, not_ready=list):
-        with pytest.raises(ConfigurationError, match=f"COACH_METRICS_PORT={port}"):
-            HealthServer(port, counters=counters, vitals=vitals, not_ready=list)
+        taken = served(port, counters=counters, vitals=vitals, not_ready=list)
+        with pytest.raises(ConfigurationError, match=f"COACH_METRICS_PORT={port}"), taken:
+            pass
         with served(0, counters=counters, vitals=vitals, not_ready=list):
             assert get(port, "/health")[0] == 200
 

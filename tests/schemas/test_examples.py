@@ -11,8 +11,9 @@ from stream import errors
 from stream.audit.verify.body import verify
 from stream.errors import CorruptionError, PoisonError
 from stream.wire.avro_records import decode, encode, reader_between, writer_of
-from stream.wire.decisions import decision_dict, read_decision
+from stream.wire.decisions import read_decision
 from stream.wire.schema_files import RECORDS, RecordName, current_schemas, published_schemas
+from tests.records import decision_dict
 from tests.schemas.example_files import EXAMPLES, bad_examples, good_examples, read_bad, read_good, with_bytes
 
 OUTPUTS = [record for record in RECORDS if record != "Decision"]

@@ -9,7 +9,8 @@ import orjson
 import pytest
 
 from stream.wire.avro_records import encode
-from stream.wire.decisions import decision_dict, read_decision
+from stream.wire.decisions import read_decision
+from tests.records import decision_dict
 from tests.service.lender import Lender, record
 from tests.service.room import room
 from tests.service.stack import Stack

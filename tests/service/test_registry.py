@@ -24,10 +24,11 @@ from stream.bundle.open import open_bundle
 from stream.recourse.answer import answer
 from stream.times import time_ms
 from stream.wire.avro_records import encode
-from stream.wire.decisions import decision_dict, read_decision
+from stream.wire.decisions import read_decision
 from stream.wire.schema_files import current_schemas
 from tests.kafka.brokers import free_ports
 from tests.kafka.registry import ApicurioRegistry
+from tests.records import decision_dict
 from tests.service.lender import Lender, record
 from tests.service.registry_stand import PASSWORD, USER, guarded, registry
 from tests.service.room import Room, WorkerProcess, command, freeze, room, wait_until

@@ -22,8 +22,9 @@ from stream.errors import (
 from stream.events import Decision
 from stream.times import TIME_MS_MAX, TIME_MS_MIN
 from stream.wire.avro_records import encode
-from stream.wire.decisions import DECISION_BYTES_MAX, ID_CHARACTERS_MAX, decision_dict, read_decision
+from stream.wire.decisions import DECISION_BYTES_MAX, ID_CHARACTERS_MAX, read_decision
 from tests.examples import examples
+from tests.records import decision_dict
 from tests.wire.records import records, texts_of_json
 
 DECISION: dict[str, Any] = {
@@ -300,14 +301,6 @@ def test_a_registry_frame_is_an_unknown_schema() -> None:
     """Given a record framed for a schema registry, when it is read without one, then the refusal says so."""
     with pytest.raises(UnknownSchema, match="schema registry"):
         read_decision(b"\x00\x00\x00\x00\x01" + b"x" * 20)
-
-
-def test_an_offline_row_without_a_time_has_no_record() -> None:
-    """Given a decision without an event_time, when its record is asked for, then that is refused by name."""
-    decision = read_decision(_json(DECISION))
-    without = Decision(**{name: getattr(decision, name) for name in Decision.__slots__} | {"event_time_ms": None})
-    with pytest.raises(InvalidDecision, match="event_time"):
-        decision_dict(without)
 
 
 json_values = st.recursive(

@@ -13,7 +13,7 @@ from typing import Any
 from stream.errors import BundleLost, DependencyError, KafkaUnavailable, ModelNotPublished, PoisonError
 from stream.runtime.counters import Counters
 from stream.runtime.health import Vitals
-from stream.runtime.kafka.commit_order import CommitOrder, Held
+from stream.runtime.kafka.commit_order import CommitOrder
 from stream.runtime.kafka.delivery import Output, Undeliverable
 from stream.runtime.kafka.inbound import Inbound
 from stream.runtime.retry import Retry
@@ -53,11 +53,11 @@ class Book:
     def order(self) -> CommitOrder:
         """A commit order that writes into this book."""
 
-        def ack(held: Held) -> None:
-            self.acked.append((held.partition, held.offset))
+        def ack(record: Inbound) -> None:
+            self.acked.append((record.partition, record.offset))
 
-        def release(held: Held) -> None:
-            self.released.append((held.partition, held.offset))
+        def release(record: Inbound) -> None:
+            self.released.append((record.partition, record.offset))
 
         return CommitOrder(ack=ack, release=release)
 

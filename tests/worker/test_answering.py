@@ -15,13 +15,14 @@ from stream.recourse.model import PublishedModel
 from stream.runtime.kafka.inbound import Inbound
 from stream.runtime.settings import Settings
 from stream.wire.avro_records import decode, encode
-from stream.wire.decisions import decision_dict, read_decision
+from stream.wire.decisions import read_decision
 from stream.wire.framing import SINGLE_OBJECT, Framing
 from stream.wire.registry.client import Registered
 from stream.wire.registry.framing import RegistryFraming
 from stream.wire.schema_files import current_schemas
-from stream.worker.answering import Answered, Answerer, Approved, Limits, Outcome, Refused, Waiting
+from stream.worker.answering import Answered, Answerer, Approved, Outcome, Refused, Waiting
 from tests.models.test_model_table import published
+from tests.records import decision_dict
 from tests.service.lender import Lender, toy_lender
 from tests.wire.registry.registries import MemoryRegistry
 from tests.worker.fakes import inbound
@@ -64,19 +65,19 @@ def models(toy: Lender) -> Models:
     return Models(open_bundle(Path(toy.bundle)))
 
 
-def answerer(models: Models, memory: Memory | None = None, framing: Framing = SINGLE_OBJECT, **limits: int) -> Answerer:
+def answerer(
+    models: Models, memory: Memory | None = None, framing: Framing = SINGLE_OBJECT, settings: Settings | None = None
+) -> Answerer:
     table = ModelTable()
     record = published(1, "2026-01-01T00:00:00Z", version="2026-10")
     record["model_id"] = "toy"
     table.learn(record, 0)
-    sizes = {"audit": 1 << 20, "recommendation": 1 << 20} | limits
     return Answerer(
         table=table,
         models=models,
         remember=memory or Memory(),
-        limits=Limits(**sizes),
         framing=framing,
-        topics=Settings(),
+        settings=settings or Settings(),
     )
 
 
@@ -150,18 +151,21 @@ def test_a_lost_bundle_makes_its_decision_wait_and_no_other(toy: Lender, models:
 
 def test_a_decision_over_the_set_size_is_refused_unread(toy: Lender, models: Models) -> None:
     """Given a bound on decisions, when one is larger, then it is refused with the bound."""
-    outcome = only(answerer(models, None, decision=100), read(toy.decision(toy.declined(1)[0])))
+    outcome = only(answerer(models, settings=Settings(decision_bytes_max=100)), read(toy.decision(toy.declined(1)[0])))
     assert isinstance(outcome, Refused)
     assert "at most 100" in str(outcome.error)
 
 
-@pytest.mark.parametrize("record", ["audit", "recommendation"])
-def test_a_record_over_its_topics_limit_is_refused_before_it_is_sent(toy: Lender, models: Models, record: str) -> None:
+@pytest.mark.parametrize("settings", [Settings(audit_bytes_max=500), Settings(recommendation_bytes_max=500)])
+def test_a_record_over_its_topics_limit_is_refused_before_it_is_sent(
+    toy: Lender, models: Models, settings: Settings
+) -> None:
     """Given a limit that the record does not fit, when answered, then the refusal names the record, both sizes and the setting."""
-    outcome = only(answerer(models, None, SINGLE_OBJECT, **{record: 500}), read(toy.decision(toy.declined(1)[0])))
+    outcome = only(answerer(models, settings=settings), read(toy.decision(toy.declined(1)[0])))
     assert isinstance(outcome, Refused)
     assert (outcome.error.reason, outcome.error.stage) == ("RecordTooLarge", "encode")
-    assert f"COACH_{record.upper()}_BYTES_MAX" in str(outcome.error)
+    record = "AUDIT" if settings.audit_bytes_max == 500 else "RECOMMENDATION"
+    assert f"COACH_{record}_BYTES_MAX" in str(outcome.error)
 
 
 def test_a_fault_of_ours_is_a_retryable_refusal_without_its_text(toy: Lender, models: Models) -> None:

@@ -21,7 +21,6 @@ from stream.runtime.kafka.dead_letters import (
     MESSAGE_CHARACTERS_MAX,
     REDRIVE_HEADER,
     dead_letter,
-    dead_letter_without_value,
 )
 from stream.runtime.kafka.inbound import Inbound
 from stream.runtime.kafka.topics import AUDIT_RETENTION_MS, DAY_MS, topic_specs
@@ -97,8 +96,16 @@ def test_a_dead_letter_is_bounded_and_names_its_redrive() -> None:
 def test_a_dead_letter_of_any_time_can_be_written() -> None:
     """Given a record whose timestamp is beyond the year 9999, when its dead letter is written, then it has none."""
     far = dataclasses.replace(inbound(1), timestamp_ms=2**62)
-    for write in (dead_letter, dead_letter_without_value):
-        letter = write(far, MalformedRecord("why"), topic="dlq", attempts=1, now_ms=1_000, framing=SINGLE_OBJECT)
+    for without_value in (False, True):
+        letter = dead_letter(
+            far,
+            MalformedRecord("why"),
+            topic="dlq",
+            attempts=1,
+            now_ms=1_000,
+            framing=SINGLE_OBJECT,
+            without_value=without_value,
+        )
         assert decode(letter.value)[1]["timestamp"] is None
 
 

@@ -76,7 +76,7 @@ def test_acks_are_in_order_and_never_pass_an_unfinished_decision(
     while shuffled:
         size = data.draw(st.integers(1, len(shuffled)))
         batch, shuffled = shuffled[:size], shuffled[size:]
-        finished |= {(entry.held.partition, entry.held.offset) for entry in batch}
+        finished |= {(entry.record.partition, entry.record.offset) for entry in batch}
         order.settle(batch, generation=1)
         for partition in range(partitions):
             acked = book.committed(partition)

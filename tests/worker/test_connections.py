@@ -9,7 +9,7 @@ from faust.types.auth import AuthProtocol
 from stream.errors import ConfigurationError
 from stream.runtime.connections import connect_redis, kafka_properties
 from stream.runtime.settings import Settings
-from stream.worker.credentials import faust_credentials
+from stream.worker.app import faust_credentials
 
 PLAIN = Settings(kafka_brokers="kafka:9092")
 SASL = dataclasses.replace(

@@ -61,7 +61,7 @@ def test_what_is_waited_for_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
             follow_pipeline(here.counters, here.pipeline, BrokerWatch(lambda: None), dict)
             here.answerer.failures = [RedisUnavailable("away")] * 4
             await here.take(inbound(0), inbound(1, value=b"wait m w"))
-            await here.until(lambda: here.pipeline.waiting_out)
+            await here.until(lambda: here.pipeline.waiting_for)
             assert numbers(here)["coach_outage['redis']"] == 1
             await here.until(lambda: here.pipeline.parked == 1)
             found = numbers(here)
@@ -86,7 +86,7 @@ def test_a_batch_that_hangs_is_stalled_and_an_outage_is_not() -> None:
             here.vitals._clock = lambda: now_s[0]  # noqa: SLF001 - a test turns the clock
             here.delivery.down = True
             await here.take(inbound(0))
-            await here.until(lambda: here.pipeline.waiting_out)
+            await here.until(lambda: here.pipeline.waiting_for)
             for _ in range(3):
                 pauses = here.counters.total("outage_pauses_total")
                 await here.until(more_pauses_than(here, pauses + 1))

@@ -124,7 +124,7 @@ def test_an_outage_is_waited_out_with_nothing_acked() -> None:
             await here.until(lambda: here.book.committed() == [0, 1])
             assert len(here.delivery.values("audit")) == 2
             assert here.counters.total("outage_pauses_total") == 3
-            assert not here.pipeline.waiting_out
+            assert not here.pipeline.waiting_for
 
     run(story())
 
@@ -207,7 +207,7 @@ def test_a_lost_bundle_stalls_nobody_and_is_looked_for_again(
             await here.take(inbound(3), inbound(0, partition=1))
             await here.until(lambda: here.book.committed(1) == [0])
             await here.pause(0.3)
-            assert not here.pipeline.waiting_out
+            assert not here.pipeline.waiting_for
             here.answerer.found.add("m")
             await here.until(lambda: here.book.committed() == [0, 1, 2, 3])
             assert reasons(here) == []
@@ -268,7 +268,7 @@ def test_a_stop_in_an_outage_is_bounded() -> None:
         async with bench(outage_max_s=60.0, drain_s=0.2) as here:
             here.delivery.down = True
             await here.take(inbound(0), inbound(1))
-            await here.until(lambda: here.pipeline.waiting_out)
+            await here.until(lambda: here.pipeline.waiting_for)
             await here.pause(0.1)
             here.suspended = True
             await here.until(lambda: len(here.book.released) == 2, timeout_s=1.0)

@@ -63,10 +63,6 @@ class Range:
         """For messages."""
         return f"{self.topic}[{self.partition}]@{self.start}..{self.end - 1}"
 
-    def next(self) -> Range:
-        """The range that follows."""
-        return Range(topic=self.topic, partition=self.partition, start=self.end, end=2 * self.end - self.start)
-
 
 def range_of(topic: str, partition: int, offset: int, length: int) -> Range:
     """Give the range that an offset belongs to."""
@@ -164,10 +160,7 @@ def _number(text: str, digits: int) -> int | None:
 
 
 def day_in(path: str) -> date | None:
-    """Read the day out of the path of a records file; None for records without a time.
-
-    Raises: ValueError for a path that is none of ours.
-    """
+    """Read the day in a records file's path; None for records without a time. Raises: ValueError for any other path."""
     first = path.partition("/")[0]
     if not first.startswith(DAY):
         message = "is no path of records"

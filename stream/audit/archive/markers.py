@@ -17,7 +17,6 @@ from typing import Any, Final, Literal, TypeAlias
 from stream.audit.archive.layout import (
     ARCHIVE,
     FORMAT,
-    HELD,
     PARTITIONS,
     WHOLE,
     Range,
@@ -98,12 +97,11 @@ def read_identity(target: Target) -> Identity | None:
         raise ConfigurationError(message)
     try:
         identity = Identity(**{name: told[name] for name in ("topic", "range_offsets", "topic_id", "cluster_id")})
-        sound = bool(identity.topic) and identity.range_offsets > 0 and content == _as_bytes(identity)
+        if identity.topic and identity.range_offsets > 0 and content == _as_bytes(identity):
+            return identity
     except (KeyError, TypeError, ValueError) as error:
         raise _no_such_shape(ARCHIVE, target) from error
-    if not sound:
-        raise _no_such_shape(ARCHIVE, target)
-    return identity
+    raise _no_such_shape(ARCHIVE, target)
 
 
 def write_identity(target: Target, identity: Identity) -> None:
@@ -112,10 +110,7 @@ def write_identity(target: Target, identity: Identity) -> None:
 
 
 def read_beginning(target: Target, topic: str, partition: int) -> int | None:
-    """Say with which offset of a partition the archive begins; None where it has nothing of it, or lost that.
-
-    Raises: ArchiveDamaged, DependencyError.
-    """
+    """The partition's first offset in the archive; None: nothing, or lost. Raises: ArchiveDamaged, DependencyError."""
     path = begins_path(topic, partition)
     content = target.read(path)
     if content is None:
@@ -140,11 +135,8 @@ def read_marker(target: Target, of: Range, *, whole: bool) -> Marker | None:
     """Read what a range holds; None where nothing says so. Raises: ArchiveDamaged, DependencyError."""
     path = marker_path(of, whole=whole)
     content = target.read(path)
-    return None if content is None else marker_from(content, of, path, target, whole=whole)
-
-
-def marker_from(content: bytes, of: Range, path: str, target: Target, *, whole: bool) -> Marker:
-    """Read a range file's bytes. Raises: ArchiveDamaged for what is none, or of another range."""
+    if content is None:
+        return None
     told = _object(content, path, target)
     try:
         marker = Marker(
@@ -157,12 +149,11 @@ def marker_from(content: bytes, of: Range, path: str, target: Target, *, whole: 
             lost=tuple((one[0], one[1]) for one in told["lost"]),
         )
         sound = marker.of == of and marker.whole is whole and of.start <= marker.first <= marker.until <= of.end
-        sound = sound and (not whole or marker.until == of.end) and sealed(_as_json(marker)) == content
+        if sound and (not whole or marker.until == of.end) and sealed(_as_json(marker)) == content:
+            return marker
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise _no_such_shape(path, target) from error
-    if not sound:
-        raise _no_such_shape(path, target)
-    return marker
+    raise _no_such_shape(path, target)
 
 
 def ranges_in(
@@ -174,9 +165,9 @@ def ranges_in(
     """
     found: dict[int, Holding] = {}
     for start, whole in marked(target.names(ranges_folder(topic, partition))):
-        if start % length and passing_over:
-            continue
         if start % length:
+            if passing_over:
+                continue
             misplaced = f"{ranges_folder(topic, partition)}/{start:016d}"
             raise _no_such_shape(misplaced, target)
         found[start] = "both" if start in found else "whole" if whole else "tail"
@@ -186,19 +177,11 @@ def ranges_in(
 def partitions_in(target: Target, topic: str) -> list[int]:
     """List the partitions that there is something of, or was. Raises: DependencyError."""
     ranges = target.names(ranges_folder(topic, 0).rpartition("/")[0])
-    return sorted({*numbered(ranges), *known_partitions(target, topic, held=False)})
-
-
-def known_partitions(target: Target, topic: str, *, held: bool) -> list[int]:
-    """List the partitions that the archive says it has, or of which it kept something. Raises: DependencyError."""
-    return numbered(target.names(f"{PARTITIONS}/{topic}"), HELD if held else WHOLE)
+    return sorted({*numbered(ranges), *numbered(target.names(f"{PARTITIONS}/{topic}"), WHOLE)})
 
 
 def write_known(target: Target, topic: str, partition: int, *, held: bool) -> None:
-    """Say that there is a partition, or that something of it is kept; it stays as it is when it is said already.
-
-    Raises: DependencyError.
-    """
+    """Say, once, that there is a partition, or that something of it is kept. Raises: DependencyError."""
     path, content = known_path(topic, partition, held=held), _known(topic, partition)
     if target.read(path) != content:
         target.write(path, content)

@@ -14,21 +14,17 @@ its start, and the same bytes are written over whatever there is.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Final
 
 from stream.audit.archive.layout import UNREADABLE, Range, marker_path
 from stream.audit.archive.markers import FileEntry, Marker, read_marker, write_marker
-from stream.audit.archive.range_files import size_and_sha256, write_records, write_unreadable
+from stream.audit.archive.range_files import size_and_sha256, write_rows
 from stream.audit.archive.range_spool import RangeSpool, Row
-from stream.audit.archive.rows import Stored, read_rows, row_from, row_of
+from stream.audit.archive.rows import read_rows, row_from, row_of
 from stream.audit.archive.target import Target
 from stream.errors import ArchiveDamaged
 from stream.wire.framing import Framing
 
 log = logging.getLogger(__name__)
-
-OVERTAKEN: Final = "another sink is ahead in this range"
 
 
 class OpenRange:
@@ -76,25 +72,23 @@ class OpenRange:
             self.until = until
 
     def restore(self, framing: Framing, tail: Marker) -> None:
-        """Take back what a tail holds, for the topic no longer has it.
-
-        Raises: ArchiveDamaged where a file of it is not what its range file says; DependencyError.
-        """
+        """Take back a tail that the topic no longer has. Raises: ArchiveDamaged for a changed file; DependencyError."""
         for entry in tail.all_files:
             with self._target.local_copy(entry.path) as file:
                 if size_and_sha256(file) != (entry.bytes, entry.sha256):
                     message = f"the archive at {self._target.shown}: {entry.path} is not what its range file says"
                     raise ArchiveDamaged(message)
                 for read in read_rows(file, entry.path):
-                    self._spool.add(_again(read.stored, read.record, self.of, framing))
+                    if isinstance(read.record, str):  # perhaps this version reads what the earlier one could not
+                        row, _ = row_of(read.stored, self.of, framing)
+                    else:
+                        row, _ = row_from(read.record, read.stored, self.of)
+                    self._spool.add(row)
                     self.rows += 1
         self.until = max(self.until, tail.until)
 
     def keep(self) -> Marker | None:
-        """Bring the range into the archive, as whole when it is full; None when another sink is ahead with it.
-
-        Raises: DependencyError; it may be called again.
-        """
+        """Keep the range, whole if full; None when another sink is ahead. Raises: DependencyError; may be called again."""
         whole = self.full
         if not whole and self._overtaken():
             return None
@@ -127,9 +121,8 @@ class OpenRange:
         known = self._entries.get(path)
         if known is not None and known.rows == self._spool.paths[path]:
             return known
-        write: Callable[..., FileEntry] = write_unreadable if path.startswith(UNREADABLE) else write_records
         with self._target.draft() as draft:
-            entry = write(self._spool.rows_of(path), draft, path)
+            entry = write_rows(self._spool.rows_of(path), draft, path)
             self._target.keep(draft, path)
         self._entries[path] = entry
         return entry
@@ -150,10 +143,7 @@ class OpenRange:
         spoilt = [one.path for one in written.all_files if one.path not in theirs or theirs[one.path] != one]
         if spoilt:
             self._target.remove(marker_path(self.of, whole=True))
-            log.error("sink.range_spoilt", extra={"range": self.of.where, "files": len(spoilt), "why": OVERTAKEN})
-
-
-def _again(stored: Stored, record: object, of: Range, framing: Framing) -> Row:
-    if isinstance(record, dict):
-        return row_from(record, stored, of)[0]
-    return row_of(stored, of, framing)[0]  # perhaps this version reads what the earlier one could not
+            log.error(
+                "sink.range_spoilt",
+                extra={"range": self.of.where, "files": len(spoilt), "why": "another sink is ahead in this range"},
+            )

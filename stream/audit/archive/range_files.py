@@ -14,6 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from stream.audit.archive import layout
 from stream.audit.archive.columns import DICTIONARY, RECORDS, STATISTICS, UNREADABLE
 from stream.audit.archive.markers import FileEntry
 from stream.audit.archive.range_spool import Row
@@ -23,7 +24,7 @@ from stream.errors import DiskUnavailable
 GROUP_ROWS: Final = 100
 GROUP_BYTES: Final = 16 << 20  # of a group's bodies and other bytes, past which the next row begins a new one
 READ_BYTES: Final = 1 << 20
-OPTIONS: Final = {  # all that could make another file of the same rows is said here
+OPTIONS: Final[dict[str, Any]] = {  # all that could make another file of the same rows is said here
     "version": "2.6",
     "compression": "zstd",
     "compression_level": 3,
@@ -35,17 +36,25 @@ OPTIONS: Final = {  # all that could make another file of the same rows is said 
     "store_schema": True,
     "write_page_index": False,
 }
+OPTIONS_UNREADABLE: Final = {"use_dictionary": ["kafka_topic"], "write_statistics": ["kafka_offset"]}
 
 
-def write_records(rows: Iterable[Row], draft: Path, path: str) -> FileEntry:
-    """Write a file of records; return what it is. Raises: DiskUnavailable."""
-    return _write(rows, draft, path, RECORDS, OPTIONS)
-
-
-def write_unreadable(rows: Iterable[Row], draft: Path, path: str) -> FileEntry:
-    """Write a file of what is no audit record; return what it is. Raises: DiskUnavailable."""
-    own = OPTIONS | {"use_dictionary": ["kafka_topic"], "write_statistics": ["kafka_offset"]}
-    return _write(rows, draft, path, UNREADABLE, own)
+def write_rows(rows: Iterable[Row], draft: Path, path: str) -> FileEntry:
+    """Write a file of records, or of what is no audit record, as `path` says; return what it is. Raises: DiskUnavailable."""
+    schema, options = RECORDS, OPTIONS
+    if path.startswith(layout.UNREADABLE):
+        schema, options = UNREADABLE, OPTIONS | OPTIONS_UNREADABLE
+    count = 0
+    try:
+        with pq.ParquetWriter(draft, schema, **options) as writer:
+            for group in _groups(rows):
+                writer.write_table(table_of(group, schema), row_group_size=len(group))
+                count += len(group)
+        size, digest = size_and_sha256(draft)
+    except OSError as error:
+        message = f"{path} cannot be written on this host at {draft.parent}: {error.strerror or error}"
+        raise DiskUnavailable(message) from error
+    return FileEntry(path=path, rows=count, bytes=size, sha256=digest)
 
 
 def table_of(rows: Iterable[Row], schema: pa.Schema) -> pa.Table:
@@ -64,20 +73,6 @@ def size_and_sha256(file: Path) -> tuple[int, str]:
             digest.update(piece)
             size += len(piece)
     return size, digest.hexdigest()
-
-
-def _write(rows: Iterable[Row], draft: Path, path: str, schema: pa.Schema, options: dict[str, Any]) -> FileEntry:
-    count = 0
-    try:
-        with pq.ParquetWriter(draft, schema, **options) as writer:
-            for group in _groups(rows):
-                writer.write_table(table_of(group, schema), row_group_size=len(group))
-                count += len(group)
-        size, digest = size_and_sha256(draft)
-    except OSError as error:
-        message = f"{path} cannot be written on this host at {draft.parent}: {error.strerror or error}"
-        raise DiskUnavailable(message) from error
-    return FileEntry(path=path, rows=count, bytes=size, sha256=digest)
 
 
 def _groups(rows: Iterable[Row]) -> Iterator[list[Row]]:

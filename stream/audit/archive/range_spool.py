@@ -5,16 +5,15 @@ So a range takes little memory however large its records are, and is sorted when
 
 from __future__ import annotations
 
-import sqlite3
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
 import orjson
 
-from stream.errors import DiskUnavailable
+from stream.runtime.scratch_index import scratch_database, scratch_errors
 
 CACHE_KIB: Final = 8 * 1024
 LEVEL: Final = 1  # of the bodies' compression: they are a hundred times the rest, and full of repetition
@@ -38,10 +37,7 @@ class RangeSpool:
         """Nothing yet. Raises: DiskUnavailable, as all methods do, when SQLite's temporary folder is full."""
         self._rows_in: dict[str, int] = {}
         with _told():
-            self._database = sqlite3.connect("", isolation_level=None)
-            self._database.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-            self._database.execute("PRAGMA journal_mode = OFF")
-            self._database.execute("PRAGMA synchronous = OFF")
+            self._database = scratch_database(CACHE_KIB)
             self._database.execute(
                 "CREATE TABLE kept (place INTEGER PRIMARY KEY, path TEXT, decision_id TEXT, columns BLOB, blobs BLOB)"
             )
@@ -102,10 +98,5 @@ class RangeSpool:
             yield Row(path=found[0], decision_id=found[1], offset=found[2], columns=columns, blobs=blobs)
 
 
-@contextmanager
-def _told() -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        message = f"this host's temporary folder (TMPDIR) cannot hold a range of the archive: {error}"
-        raise DiskUnavailable(message) from error
+def _told() -> AbstractContextManager[None]:
+    return scratch_errors("this host's temporary folder (TMPDIR) cannot hold a range of the archive: {error}")

@@ -17,18 +17,6 @@ from stream.wire.framing import Framing, SingleObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Archived:
-    """One record of the topic as the archive holds it. `record` is an AuditRecord's JSON shape, or why it is none."""
-
-    where: str
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int | None
-    record: Mapping[str, Any] | str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """Which records are asked for: days of event_time in UTC, both included; a model; None: whichever."""
 
@@ -70,7 +58,7 @@ def read_archive(
     model_id: str | None = None,
     model_version: str | None = None,
     framing: Framing | None = None,
-) -> Iterator[Archived]:
+) -> Iterator[ReadRow]:
     """Read an archive's records in the order (partition, offset), each once, also while a sink writes to it.
 
     Days are the UTC days of the decisions' event_time, both included; a record without one is left out as soon as a day
@@ -87,16 +75,7 @@ def read_archive(
     for partition in partitions_in(target, identity.topic):
         for start in ranges_in(target, identity.topic, partition, identity.range_offsets):
             of = range_of(identity.topic, partition, start, identity.range_offsets)
-            for read in read_range(target, of, wanted, framing or SingleObject()):
-                stored = read.stored
-                yield Archived(
-                    where=stored.where,
-                    topic=stored.topic,
-                    partition=stored.partition,
-                    offset=stored.offset,
-                    timestamp_ms=stored.timestamp_ms,
-                    record=read.why if read.record is None else read.record,
-                )
+            yield from read_range(target, of, wanted, framing or SingleObject())
 
 
 def opened(target: Target) -> Identity:
@@ -135,7 +114,7 @@ def read_range(target: Target, of: Range, wanted: Wanted, framing: Framing) -> I
                 continue
             with target.local_copy(entry.path) as file:
                 for read in read_rows(file, entry.path):
-                    if read.record is None or wanted.holds(read.record):
+                    if isinstance(read.record, str) or wanted.holds(read.record):
                         spool.add(spooled(read))
         for row in spool.by_offset():
             yield _once_more(unspooled(row), framing)
@@ -143,7 +122,7 @@ def read_range(target: Target, of: Range, wanted: Wanted, framing: Framing) -> I
 
 def _once_more(read: ReadRow, framing: Framing) -> ReadRow:
     """Decode what an earlier version could not, where this one can."""
-    if read.record is not None or read.stored.value is None:
+    if not isinstance(read.record, str) or read.stored.value is None:
         return read
     try:
         name, record = framing.decode(read.stored.value, topic=read.stored.topic)

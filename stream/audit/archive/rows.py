@@ -17,6 +17,7 @@ from stream.audit.archive.columns import columns_of, hash_fits, kafka_time
 from stream.audit.archive.layout import Range, records_path, unreadable_path
 from stream.audit.archive.range_spool import Row
 from stream.errors import ArchiveDamaged, PoisonError
+from stream.runtime.kafka.inbound import Inbound
 from stream.wire.framing import Framing
 
 RECORD: Final = "AuditRecord"
@@ -28,34 +29,15 @@ OF_RECORD: Final = ("decision_id", "envelope", "body_sha256", "body")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
-    """A record of a topic, byte for byte, and where it stood. `timestamp_ms` is None where the broker has none."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int | None
-    key: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
-    value: bytes | None
-
-    @property
-    def where(self) -> str:
-        """For messages."""
-        return f"{self.topic}[{self.partition}]@{self.offset}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRow:
-    """A row read back: a record's JSON shape, or the bytes that are none and why. `body` is the text as it is kept."""
+    """A row read back. `record` is an AuditRecord's JSON shape, or why it is none; `body` is the text as it is kept."""
 
-    stored: Stored
-    record: Mapping[str, Any] | None
+    stored: Inbound
+    record: Mapping[str, Any] | str
     body: bytes = b""
-    why: str = ""
 
 
-def row_of(stored: Stored, of: Range, framing: Framing) -> tuple[Row, str]:
+def row_of(stored: Inbound, of: Range, framing: Framing) -> tuple[Row, str]:
     """Make the row of a record: its file, columns and bytes. Returns it, and why it is no audit record, or "".
 
     Raises: DependencyError where the framing asks a registry that is away.
@@ -71,7 +53,7 @@ def row_of(stored: Stored, of: Range, framing: Framing) -> tuple[Row, str]:
     return row_from(record, stored, of)
 
 
-def row_from(record: Mapping[str, Any], stored: Stored, of: Range) -> tuple[Row, str]:
+def row_from(record: Mapping[str, Any], stored: Inbound, of: Range) -> tuple[Row, str]:
     """Make the row of a decoded record, as `row_of`."""
     try:
         columns, body = columns_of(record)
@@ -95,7 +77,7 @@ def suspect(row: Row) -> bool:
     return body is not None and not hash_fits(row.columns, body)
 
 
-def _unreadable(stored: Stored, of: Range, why: str) -> tuple[Row, str]:
+def _unreadable(stored: Inbound, of: Range, why: str) -> tuple[Row, str]:
     key, headers = _blobs(stored)
     row = Row(
         path=unreadable_path(of),
@@ -107,7 +89,7 @@ def _unreadable(stored: Stored, of: Range, why: str) -> tuple[Row, str]:
     return row, why
 
 
-def _places(stored: Stored) -> dict[str, Any]:
+def _places(stored: Inbound) -> dict[str, Any]:
     return {
         "kafka_topic": stored.topic,
         "kafka_partition": stored.partition,
@@ -118,7 +100,7 @@ def _places(stored: Stored) -> dict[str, Any]:
     }
 
 
-def _blobs(stored: Stored) -> tuple[bytes | None, dict[str, bytes | None]]:
+def _blobs(stored: Inbound) -> tuple[bytes | None, dict[str, bytes | None]]:
     return stored.key, {f"{HEADER}{number}": value for number, (_, value) in enumerate(stored.headers)}
 
 
@@ -148,7 +130,7 @@ def read_rows(file: Path, path: str) -> Iterator[ReadRow]:
 
 
 def _read_row(cells: Mapping[str, Any], *, records: bool) -> ReadRow:
-    stored = Stored(
+    stored = Inbound(
         topic=cells["kafka_topic"],
         partition=cells["kafka_partition"],
         offset=cells["kafka_offset"],
@@ -158,7 +140,7 @@ def _read_row(cells: Mapping[str, Any], *, records: bool) -> ReadRow:
         value=None if records else cells["kafka_value"],
     )
     if not records:
-        return ReadRow(stored=stored, record=None, why=cells["why"])
+        return ReadRow(stored=stored, record=cells["why"])
     record = {
         "decision_id": cells["decision_id"],
         "body": read_canonical(cells["body"].encode()),
@@ -169,10 +151,7 @@ def _read_row(cells: Mapping[str, Any], *, records: bool) -> ReadRow:
 
 
 def read_canonical(text: bytes) -> Any:  # noqa: ANN401 - a JSON value of any shape
-    """Read canonical JSON. It spells a double past 2^53 without a point, whose digits are no integer's.
-
-    Raises: ValueError.
-    """
+    """Read canonical JSON, which spells a double past 2^53 without a point, unlike an integer. Raises: ValueError."""
     if LONG_NUMBER.search(text) is None:
         return orjson.loads(text)
     return json.loads(text, parse_int=lambda digits: float(digits) if len(digits) >= LONG else int(digits))
@@ -181,14 +160,15 @@ def read_canonical(text: bytes) -> Any:  # noqa: ANN401 - a JSON value of any sh
 def spooled(read: ReadRow) -> Row:
     """Make a row of a spool of what was read, to put it in another order."""
     key, headers = _blobs(read.stored)
-    record = (
-        {} if read.record is None else {name: read.record[name] for name in ("decision_id", "body_sha256", "envelope")}
-    )
+    if isinstance(read.record, str):
+        told: dict[str, Any] = {"why": read.record}
+    else:
+        told = {"record": {name: read.record[name] for name in ("decision_id", "body_sha256", "envelope")}}
     return Row(
         path="",
         decision_id="",
         offset=read.stored.offset,
-        columns={"why": read.why, "record": record} | _places(read.stored),
+        columns=told | _places(read.stored),
         blobs={"body": read.body, "kafka_value": read.stored.value, "kafka_key": key} | headers,
     )
 
@@ -196,7 +176,7 @@ def spooled(read: ReadRow) -> Row:
 def unspooled(row: Row) -> ReadRow:
     """Make what was read of a spool's row."""
     columns, blobs = row.columns, row.blobs
-    stored = Stored(
+    stored = Inbound(
         topic=columns["kafka_topic"],
         partition=columns["kafka_partition"],
         offset=row.offset,
@@ -206,5 +186,5 @@ def unspooled(row: Row) -> ReadRow:
         value=blobs["kafka_value"],
     )
     body = blobs["body"] or b""
-    record = {**columns["record"], "body": read_canonical(body)} if columns["record"] else None
-    return ReadRow(stored=stored, record=record, body=body, why=columns["why"])
+    record = columns["why"] if "why" in columns else {**columns["record"], "body": read_canonical(body)}
+    return ReadRow(stored=stored, record=record, body=body)

@@ -40,16 +40,12 @@ class Target:
     """One archive's root. Paths are relative to it, with `/` between parts."""
 
     def __init__(self, uri: str) -> None:
-        """Find the file system behind a URI or a path; connects on first use.
-
-        Raises: ConfigurationError for a URI that no installed package serves.
-        """
+        """Find the file system of a URI or path. Raises: ConfigurationError for a URI no installed package serves."""
         self.shown = without_secrets(uri)
         try:
             self.system, root = fsspec.core.url_to_fs(uri)
         except ImportError as missing:
-            message = f"the archive at {self.shown} needs a package that is not installed: {_package(str(missing))}"
-            raise ConfigurationError(message) from missing
+            raise self._without_package(missing) from missing
         except Exception as error:  # each store has errors of its own, and their texts may repeat the URI
             why = str(error) if str(error).startswith("Protocol not known") else type(error).__name__
             message = f"the archive at {self.shown} cannot be opened: {why}; expected a folder or a URI such as s3://bucket/audit"
@@ -65,10 +61,7 @@ class Target:
         return f"{self._root}/{path}"
 
     def keep(self, draft: Path, path: str) -> None:
-        """Put a finished local file at `path`, over what is there; the draft may be moved away by it.
-
-        Raises: DiskUnavailable, ArchiveUnavailable.
-        """
+        """Put a finished local file at `path`, or move it there. Raises: DiskUnavailable, ArchiveUnavailable."""
         with self._told(f"{path} cannot be written"):
             if self.local:
                 self._rename(draft, path)
@@ -76,8 +69,8 @@ class Target:
                 self.system.put_file(str(draft), self.full(path))
             else:
                 beside = self.full(f"{DRAFTS}/{secrets.token_hex(8)}")
-                self.system.makedirs(self._parent(self.full(path)), exist_ok=True)
-                self.system.makedirs(self._parent(beside), exist_ok=True)
+                for place in (self.full(path), beside):
+                    self.system.makedirs(place.rpartition("/")[0], exist_ok=True)
                 self.system.put_file(str(draft), beside)
                 self.system.mv(beside, self.full(path))
 
@@ -90,10 +83,7 @@ class Target:
 
     @contextmanager
     def draft(self) -> Iterator[Path]:
-        """Give the name of a local file to write to, which is gone afterwards: for `keep`.
-
-        Raises: DiskUnavailable.
-        """
+        """Give the name of a local file to write to, which is gone afterwards: for `keep`. Raises: DiskUnavailable."""
         name = secrets.token_hex(8)
         folder = Path(self.full(DRAFTS)) if self.local else Path(tempfile.gettempdir())
         try:
@@ -159,10 +149,7 @@ class Target:
         )
 
     def walk(self, folder: str = "") -> Iterator[str]:
-        """Name every file below a folder, whatever it is called; a link is a file.
-
-        Raises: DiskUnavailable, ArchiveUnavailable.
-        """
+        """Name every file below a folder; a link is a file. Raises: DiskUnavailable, ArchiveUnavailable."""
         with self._told(f"{folder or 'it'} cannot be listed"):
             self.system.invalidate_cache()
             own = self.full(folder).rstrip("/")
@@ -205,10 +192,6 @@ class Target:
         for folder in made:
             to_disk(folder)
 
-    @staticmethod
-    def _parent(path: str) -> str:
-        return path.rpartition("/")[0]
-
     @contextmanager
     def _told(self, what: str) -> Iterator[None]:
         """Turn whatever a store raises into one error of ours: each has its own, and their texts repeat URIs."""
@@ -217,15 +200,16 @@ class Target:
         except StreamError:
             raise
         except ImportError as missing:
-            message = f"the archive at {self.shown} needs a package that is not installed: {_package(str(missing))}"
-            raise ConfigurationError(message) from missing
-        except OSError as error:
-            why = error.strerror or type(error).__name__
+            raise self._without_package(missing) from missing
+        except Exception as error:
+            why = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
             message = f"the archive at {self.shown}: {what}: {why}"
             raise self.unavailable(message) from error
-        except Exception as error:
-            message = f"the archive at {self.shown}: {what}: {type(error).__name__}"
-            raise self.unavailable(message) from error
+
+    def _without_package(self, missing: ImportError) -> ConfigurationError:
+        """What fsspec says about a missing package is one sentence; s3fs and gcsfs are what it asks for."""
+        said = " ".join(str(missing).split())
+        return ConfigurationError(f"the archive at {self.shown} needs a package that is not installed: {said}")
 
 
 def _make_folders(folder: Path) -> list[Path]:
@@ -236,8 +220,3 @@ def _make_folders(folder: Path) -> list[Path]:
         changed.append(folder)
     changed[0].mkdir(parents=True, exist_ok=True)
     return changed
-
-
-def _package(said: str) -> str:
-    """What fsspec says about a missing package is one sentence; s3fs and gcsfs are what it asks for."""
-    return " ".join(said.split())

@@ -19,9 +19,7 @@ Result = TypeVar("Result")
 
 PROBE_EVERY_S: Final = 1.0  # while the brokers are gone
 QUIET_S: Final = 5.0  # without a message before the brokers are probed: librdkafka reports their loss once, or never
-GRACE_S: Final = (
-    120.0  # past an outage: how long writing a range may take before the group or Kubernetes gives up on us
-)
+GRACE_S: Final = 120.0  # past an outage: for writing a range, before the group or Kubernetes gives up on us
 
 
 class Outages:
@@ -39,7 +37,9 @@ class Outages:
             total_s=self._settings.outage_max_s,
             pause_max_s=self._settings.retry_delay_max_s,
             abandoned=StopRequested(self._stopped, self._settings.drain_s),
-            on_wait=_log_wait,
+            on_wait=lambda error, waited_s: log.warning(
+                "sink.waits", extra={"why": str(error), "waited_s": round(waited_s, 1)}
+            ),
         )
 
         def attempt() -> Result:
@@ -68,10 +68,7 @@ class Outages:
         self._probed_s = time.monotonic()
 
     def watch(self, consumer: Consumer, topic: str) -> None:
-        """Probe the brokers at intervals while they are gone or quiet.
-
-        Raises: KafkaUnavailable when none was reached for the outage bound.
-        """
+        """Probe brokers that are gone or quiet. Raises: KafkaUnavailable when none was reached for the outage bound."""
         every_s = QUIET_S if self._brokers_gone_s is None else PROBE_EVERY_S
         if time.monotonic() - self._probed_s < every_s:
             return
@@ -93,7 +90,3 @@ class Outages:
         """Seconds since the oldest outage began; 0 when nothing is away."""
         since = [one for one in (self._brokers_gone_s, self._waiting_since_s) if one is not None]
         return time.monotonic() - min(since) if since else 0.0
-
-
-def _log_wait(error: DependencyError, waited_s: float) -> None:
-    log.warning("sink.waits", extra={"why": str(error), "waited_s": round(waited_s, 1)})

@@ -27,9 +27,10 @@ from stream.audit.archive.markers import (
     write_known,
 )
 from stream.audit.archive.open_range import OpenRange
-from stream.audit.archive.rows import Stored, row_of, suspect
+from stream.audit.archive.rows import row_of, suspect
 from stream.audit.archive.target import Target
 from stream.errors import ArchiveDamaged, ConfigurationError, RecordsLost
+from stream.runtime.kafka.inbound import Inbound
 from stream.wire.framing import Framing
 
 log = logging.getLogger(__name__)
@@ -150,11 +151,8 @@ class PartitionWork:
         """Below it everything is whole in the archive."""
         return self._range.first
 
-    def take(self, stored: Stored) -> None:
-        """Take a record; keep ranges that are full by that.
-
-        Raises: RecordsLost, ArchiveDamaged, DependencyError, Abandoned.
-        """
+    def take(self, stored: Inbound) -> None:
+        """Take a record; keep ranges that it fills. Raises: RecordsLost, ArchiveDamaged, DependencyError, Abandoned."""
         while self.seek_to is None and stored.offset >= self._range.of.end:
             self.reached(self._range.of.end)
         if self.seek_to is not None or stored.offset < self.position:
@@ -162,7 +160,15 @@ class PartitionWork:
         row, why = self.patiently(lambda: row_of(stored, self._range.of, self.framing))
         self._range.add(row)
         self._unkept_since_s = self.clock() if self._unkept_since_s is None else self._unkept_since_s
-        self._count(stored, why, is_suspect=suspect(row))
+        is_suspect = suspect(row)
+        self.totals.records += not why
+        self.totals.unreadable += bool(why)
+        self.totals.suspect += is_suspect
+        if why:
+            log.error("sink.unreadable", extra={"where": stored.where, "why": why})
+        elif is_suspect:
+            said = "body_sha256 is not the hash of the body"
+            log.error("sink.hash_differs", extra={"where": stored.where, "why": said})
         self._settle()
 
     def reached(self, until: int) -> None:
@@ -327,17 +333,6 @@ class PartitionWork:
                 "elapsed_ms": round(1e3 * self._keeping_s),
             },
         )
-
-    def _count(self, stored: Stored, why: str, *, is_suspect: bool) -> None:
-        self.totals.records += not why
-        self.totals.unreadable += bool(why)
-        self.totals.suspect += is_suspect
-        if why:
-            log.error("sink.unreadable", extra={"where": stored.where, "why": why})
-        elif is_suspect:
-            log.error(
-                "sink.hash_differs", extra={"where": stored.where, "why": "body_sha256 is not the hash of the body"}
-            )
 
 
 def missing_of(first: int, end: int, there: Mapping[int, Holding], length: int) -> list[tuple[int, int]]:

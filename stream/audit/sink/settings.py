@@ -43,10 +43,7 @@ class SinkSettings:
 
 
 def read_sink_settings(environment: Mapping[str, str] | None = None, **flags: object) -> SinkSettings:
-    """Read them, as `read_settings_class` does.
-
-    Raises: ConfigurationError that names every wrong setting, and what it takes.
-    """
+    """Read them, as `read_settings_class` does. Raises: ConfigurationError that names every wrong setting."""
     settings, wrong = read_settings_class(SinkSettings, environment, flags, part="SINK_")
     if not settings.sink_to:
         wrong.append(

@@ -14,10 +14,9 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from stream.audit.archive.markers import Identity
-from stream.audit.archive.rows import Stored
 from stream.audit.archive.target import Target
 from stream.audit.sink.outages import GRACE_S, Outages
 from stream.audit.sink.partition_work import PartitionWork, Totals
@@ -25,8 +24,10 @@ from stream.audit.sink.settings import SinkSettings
 from stream.audit.sink.sink_metrics import SinkMetrics
 from stream.audit.sink.topic_identity import librdkafka_log_captured, open_archive, topic_on_brokers
 from stream.errors import ConfigurationError, KafkaUnavailable, StreamError
+from stream.runtime.clients import kafka_errors
 from stream.runtime.connections import framing_of, kafka_properties
 from stream.runtime.health import Vitals, served
+from stream.runtime.kafka.inbound import inbound_of
 from stream.runtime.retry import Abandoned
 from stream.runtime.settings import Settings
 
@@ -36,9 +37,7 @@ MESSAGES_A_CALL: Final = 200
 POLL_S: Final = 0.25
 ANSWER_MAX_S: Final = 10.0  # for the brokers to say where a partition begins and ends
 QUEUED_KIB: Final = 16 * 1024  # read ahead, per partition
-IDLE_ONCE_S: Final = (
-    15.0  # a sink that is to end at the end leaves it to the others when it gets no partition for so long
-)
+IDLE_ONCE_S: Final = 15.0  # with `once`: a sink that has had no partition for so long leaves them to the others
 GONE: Final = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -90,13 +89,10 @@ class Sink:
             wait_s = max(self._settings.start_wait_s, 1.0)
             with librdkafka_log_captured() as said:  # by librdkafka: the one line of the error says it too
                 try:
-                    topic_id, cluster_id = topic_on_brokers(
-                        consumer, properties, self._topic, timeout_s=wait_s, said=said
-                    )
+                    found = topic_on_brokers(consumer, properties, self._topic, timeout_s=wait_s, said=said)
                 except KafkaUnavailable:
                     self._close(consumer)
                     raise
-            found = Identity(topic=self._topic, range_offsets=0, topic_id=topic_id, cluster_id=cluster_id)
             self._identity = self._outages.patiently(
                 lambda: open_archive(self.target, found, self._own.sink_range_offsets)
             )
@@ -183,7 +179,7 @@ class Sink:
             work.reached(offset)
             self._ended.add(work.partition)
         else:
-            work.take(stored_of(message))
+            work.take(inbound_of(message))
 
     def _judge(self, error: KafkaError, work: PartitionWork | None) -> None:
         """Tell what heals by itself from what does not. Raises: what does not."""
@@ -251,13 +247,10 @@ class Sink:
             raise RuntimeError(message)
 
         def marks() -> tuple[int, int]:
-            try:
+            with kafka_errors(f"asking the brokers where {self._topic} partition {number} begins and ends"):
                 found: tuple[int, int] = consumer.get_watermark_offsets(
                     TopicPartition(self._topic, number), timeout=ANSWER_MAX_S, cached=False
                 )
-            except KafkaException as error:
-                message = f"the brokers do not say where {self._topic} partition {number} begins and ends: {error.args[0].str()}"
-                raise KafkaUnavailable(message) from error
             return found
 
         return PartitionWork(
@@ -294,20 +287,3 @@ class Sink:
             work.close()
         with contextlib.suppress(KafkaException, RuntimeError):
             consumer.close()
-
-
-def stored_of(message: Message) -> Stored:
-    """Free a message of the client's types."""
-    kind, timestamp_ms = message.timestamp()
-    pairs: Sequence[tuple[str, Any]] = message.headers() or []  # type: ignore[assignment]  # never a mapping when read
-    headers = tuple((name, None if value is None else bytes(value)) for name, value in pairs)
-    value, key = message.value(), message.key()
-    return Stored(
-        topic=str(message.topic()),
-        partition=int(message.partition() or 0),
-        offset=int(message.offset() or 0),
-        timestamp_ms=None if kind == TIMESTAMP_NOT_AVAILABLE else timestamp_ms,
-        key=None if key is None else bytes(key),
-        headers=headers,
-        value=None if value is None else bytes(value),
-    )

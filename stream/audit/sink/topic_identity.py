@@ -5,15 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import Consumer, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from stream.audit.archive.layout import ARCHIVE, DAY, RANGES
 from stream.audit.archive.markers import RANGE_OFFSETS, Identity, read_identity, write_identity
 from stream.audit.archive.target import Target
 from stream.errors import ArchiveDamaged, ConfigurationError, KafkaUnavailable
+from stream.runtime.kafka.topic_scan import check_readable
 from stream.runtime.logs import librdkafka_log
 
 log = logging.getLogger(__name__)
@@ -39,11 +41,10 @@ def librdkafka_log_captured() -> Iterator[list[str]]:
 
 def topic_on_brokers(
     consumer: Consumer, properties: Mapping[str, Any], topic: str, *, timeout_s: float, said: Sequence[str] = ()
-) -> tuple[str, str]:
+) -> Identity:
     """Make sure that the topic is there; return the brokers' own names of it and of their cluster, empty for none.
 
     `said` is what librdkafka logs meanwhile: why it got no answer, which its error does not tell.
-
     Raises: KafkaUnavailable, ConfigurationError.
     """
     brokers = properties["bootstrap.servers"]
@@ -58,17 +59,11 @@ def topic_on_brokers(
             f"{properties.get('security.protocol', 'PLAINTEXT')} (COACH_KAFKA_SECURITY_PROTOCOL)?"
         )
         raise KafkaUnavailable(message) from error
-    described = metadata.topics[topic]
-    if described.error is not None:
-        if described.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            message = f"the brokers at {brokers} have no topic {topic}; create it with `coach topics apply`"
-            raise ConfigurationError(message)
-        message = f"topic {topic} cannot be read from the brokers at {brokers}: {described.error.str()}"
-        raise (KafkaUnavailable if described.error.retriable() else ConfigurationError)(message)
+    check_readable(topic, metadata.topics[topic].error, brokers)
     topic_id = ""
     if metadata.controller_id in metadata.brokers:  # an embedded Kafka has none, and would not answer
         topic_id = _topic_id(properties, topic)
-    return topic_id, metadata.cluster_id or ""
+    return Identity(topic=topic, range_offsets=0, topic_id=topic_id, cluster_id=metadata.cluster_id or "")
 
 
 def _topic_id(properties: Mapping[str, Any], topic: str) -> str:
@@ -95,13 +90,7 @@ def open_archive(target: Target, found: Identity, range_offsets: int) -> Identit
                 f"the archive at {target.shown} has lost its {ARCHIVE}; put it back as it was, or name another place"
             )
             raise ArchiveDamaged(message)
-        made = Identity(
-            topic=found.topic,
-            range_offsets=range_offsets or RANGE_OFFSETS,
-            topic_id=found.topic_id,
-            cluster_id=found.cluster_id,
-        )
-        write_identity(target, made)
+        write_identity(target, replace(found, range_offsets=range_offsets or RANGE_OFFSETS))
         there = read_identity(target)  # another sink may have made it at the same moment
         if there is None:
             raise target.missing(ARCHIVE)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from itertools import groupby
 from typing import Any, TypeAlias
 
 from stream.audit.archive.layout import day_in, range_of
 from stream.audit.archive.markers import partitions_in, ranges_in
-from stream.audit.archive.read import Archived, marker_of, opened, read_archive
+from stream.audit.archive.read import marker_of, opened, read_archive
+from stream.audit.archive.rows import ReadRow
 from stream.audit.archive.target import Target
 from stream.bundle.uris import without_secrets
 from stream.errors import ConfigurationError
@@ -21,7 +23,7 @@ from stream.wire.framing import Framing
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-Reads: TypeAlias = Callable[..., Iterator[Archived]]
+Reads: TypeAlias = Callable[..., Iterator[ReadRow]]
 
 
 def held_in(uri: str) -> dict[str, Any]:
@@ -67,10 +69,11 @@ class ArchivedRecords:
         counts: dict[int, int] = {}
         topics: set[str] = set()
         for one in self._reads(self._uri, **self._asked):
-            topics.add(one.topic)
-            first, end = ranges.get(one.partition, (one.offset, one.offset))
-            ranges[one.partition] = (min(first, one.offset), max(end, one.offset + 1))
-            counts[one.partition] = counts.get(one.partition, 0) + 1
+            partition, offset = one.stored.partition, one.stored.offset
+            topics.add(one.stored.topic)
+            first, end = ranges.get(partition, (offset, offset))
+            ranges[partition] = (min(first, offset), max(end, offset + 1))
+            counts[partition] = counts.get(partition, 0) + 1
         if len(topics) > 1:
             message = f"--archive {without_secrets(self._uri)}: holds records of several topics ({', '.join(sorted(topics))}); name the folder of one"
             raise ConfigurationError(message)
@@ -87,8 +90,10 @@ class ArchivedRecords:
         """See `ReadsRecords`."""
         wanted = _by_part(chunks)
         left = list(chunks)
-        found = (one for one in self._reads(self._uri, **self._asked) if one.partition in wanted)
-        for (part, first), records in groupby(found, key=lambda one: (one.partition, _start(wanted, one))):
+        found = (one for one in self._reads(self._uri, **self._asked) if one.stored.partition in wanted)
+        for (part, first), records in groupby(
+            found, key=lambda one: (one.stored.partition, _start(wanted, one.stored))
+        ):
             if first is None:
                 continue
             while left and (left[0].part, left[0].first) != (part, first):  # a chunk in which no record lies
@@ -105,7 +110,7 @@ def _by_part(chunks: Sequence[Chunk]) -> dict[int, list[Chunk]]:
     return found
 
 
-def _start(wanted: dict[int, list[Chunk]], one: Archived) -> int | None:
+def _start(wanted: dict[int, list[Chunk]], one: Inbound) -> int | None:
     """The first offset of the chunk that a record is in, None for none; records come in order, so heads are dropped."""
     chunks = wanted[one.partition]
     while chunks and chunks[0].end <= one.offset:
@@ -113,17 +118,11 @@ def _start(wanted: dict[int, list[Chunk]], one: Archived) -> int | None:
     return chunks[0].first if chunks and chunks[0].first <= one.offset else None
 
 
-def _raw(one: Archived) -> Raw:
-    inbound = Inbound(
-        key=None,
-        value=None,  # a dead letter writes the record down again, where one is needed
-        topic=one.topic,
-        partition=one.partition,
-        offset=one.offset,
-        timestamp_ms=one.timestamp_ms,
-        first_seen_ms=time.time_ns() // 1_000_000,
-    )
-    return Raw(where=one.where, inbound=inbound, content=one.record)
+def _raw(one: ReadRow) -> Raw:
+    # A dead letter writes the record down again, where one is needed.
+    now_ms = time.time_ns() // 1_000_000
+    inbound = replace(one.stored, key=None, value=None, headers=(), first_seen_ms=now_ms)
+    return Raw(where=inbound.where, inbound=inbound, content=one.record)
 
 
 def _day(moment_ms: int) -> date:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from typing import Final, Protocol, Self, TypeVar, cast
+from typing import Final, Protocol, Self, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from stream.errors import ConfigurationError, CorruptionError, KafkaUnavailable
 from stream.replay.sources.records import Raw
 from stream.replay.sources.source import Chunk, ReadChunk
-from stream.runtime.kafka.inbound import Inbound
+from stream.runtime.kafka.inbound import inbound_of
 
 SILENCE_MAX_S: Final = 60.0  # without a record before the end of a range is reached
 MESSAGES_A_CALL: Final = 500
@@ -163,26 +163,8 @@ def asked(question: Callable[[], Answer], doing: str) -> Answer:
         raise KafkaUnavailable(message) from error
 
 
-def headers_of(message: Message) -> tuple[tuple[str, bytes | None], ...]:
-    """Give a record's headers in their order."""
-    headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
-    return tuple((name, None if value is None else bytes(value)) for name, value in headers)
-
-
 def raw_of(message: Message) -> Raw:
     """Give a record as a replay takes it."""
-    topic, partition, offset = str(message.topic()), int(message.partition() or 0), int(message.offset() or 0)
-    key, value = message.key(), message.value()
-    stamp = message.timestamp()[1]
-    inbound = Inbound(
-        key=None if key is None else bytes(key),
-        value=None if value is None else bytes(value),
-        headers=headers_of(message),
-        topic=topic,
-        partition=partition,
-        offset=offset,
-        timestamp_ms=stamp if stamp >= 0 else None,
-        first_seen_ms=time.time_ns() // 1_000_000,
-    )
+    inbound = inbound_of(message, first_seen_ms=time.time_ns() // 1_000_000)
     content = inbound.value if inbound.value is not None else "the record has no value"
-    return Raw(where=f"{topic}[{partition}]@{offset}", inbound=inbound, content=content)
+    return Raw(where=inbound.where, inbound=inbound, content=content)

@@ -11,37 +11,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
 
-
-class Held(Protocol):
-    """What is held for a decision that was read: where it stands, and in which generation of the group."""
-
-    @property
-    def topic(self) -> str:
-        """The topic it was read from."""
-
-    @property
-    def partition(self) -> int:
-        """Its partition there."""
-
-    @property
-    def offset(self) -> int:
-        """Its offset in that partition."""
-
-    @property
-    def generation(self) -> int:
-        """Generation of the consumer group that it was read in."""
-
-
-Partition: TypeAlias = tuple[str, int]
+from stream.runtime.kafka.inbound import Inbound
 
 
 @dataclass(slots=True, eq=False)
 class Entry:
     """One decision between being read and being committed."""
 
-    held: Held
+    record: Inbound
     finished: bool = False
     released: bool = False
 
@@ -53,16 +31,16 @@ class CommitOrder:
     `ack` marks one decision as safe to commit; `release` lets go of one without that, so that it is read again.
     """
 
-    ack: Callable[[Held], None]
-    release: Callable[[Held], None]
-    _partitions: dict[Partition, deque[Entry]] = field(default_factory=dict)
+    ack: Callable[[Inbound], None]
+    release: Callable[[Inbound], None]
+    _partitions: dict[tuple[str, int], deque[Entry]] = field(default_factory=dict)
 
-    def add(self, held: Held) -> Entry:
+    def add(self, record: Inbound) -> Entry:
         """Take in a decision just read. Entries of an older generation on its partition are released first."""
-        entries = self._partitions.setdefault((held.topic, held.partition), deque())
-        if entries and entries[-1].held.generation != held.generation:
+        entries = self._partitions.setdefault((record.topic, record.partition), deque())
+        if entries and entries[-1].record.generation != record.generation:
             self._release(entries)
-        entry = Entry(held)
+        entry = Entry(record)
         entries.append(entry)
         return entry
 
@@ -78,12 +56,12 @@ class CommitOrder:
         for key, entries in list(self._partitions.items()):
             while entries and entries[0].finished:
                 entry = entries.popleft()
-                if entry.held.generation == generation:
-                    self.ack(entry.held)
+                if entry.record.generation == generation:
+                    self.ack(entry.record)
                     acked += 1
                 else:
                     entry.released = True
-                    self.release(entry.held)
+                    self.release(entry.record)
             if not entries:
                 del self._partitions[key]
         return acked
@@ -103,4 +81,4 @@ class CommitOrder:
         while entries:
             entry = entries.popleft()
             entry.released = True
-            self.release(entry.held)
+            self.release(entry.record)

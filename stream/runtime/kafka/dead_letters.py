@@ -20,17 +20,33 @@ LEFT_OUT: Final = r"the value of \d+ bytes, sha256 (?P<sha256>[0-9a-f]{64}), is 
 
 
 def dead_letter(
-    record: Inbound, error: PoisonError, *, topic: str, attempts: int, now_ms: int, framing: Framing
+    record: Inbound,
+    error: PoisonError,
+    *,
+    topic: str,
+    attempts: int,
+    now_ms: int,
+    framing: Framing,
+    without_value: bool = False,
 ) -> Output:
-    """Write the dead letter of a record: original key, value and headers byte for byte, stage and typed reason."""
-    letter = _letter(record, error, attempts=attempts, now_ms=now_ms)
-    return Output(topic=topic, key=record.key, value=framing.encode("DeadLetter", letter, topic=topic))
+    """Write the dead letter of a record: original key, value and headers byte for byte, stage and typed reason.
 
-
-def _letter(record: Inbound, error: PoisonError, *, attempts: int, now_ms: int) -> DeadLetter:
-    return {
+    `without_value`: for when `topic` refuses the letter for good. `message` then gives the value's size and sha256, and the
+    letter is retryable whatever the reason: the original still lies at its topic, partition and offset, and can only be
+    had from there.
+    """
+    message, value = str(error), record.value
+    if without_value:
+        digest = hashlib.sha256(value or b"").hexdigest()
+        message = (
+            f"the value of {len(value or b'')} bytes, sha256 {digest}, is left out, for {topic} does not take it; it lies where "
+            f"it was read; {error}"
+        )
+        value = None
+    redrive_ids = [given for key, given in record.headers if key == REDRIVE_HEADER and given is not None]
+    letter: DeadLetter = {
         "key": record.key,
-        "value": record.value,
+        "value": value,
         "headers": record.header_list,
         "topic": record.topic,
         "partition": record.partition,
@@ -38,34 +54,12 @@ def _letter(record: Inbound, error: PoisonError, *, attempts: int, now_ms: int) 
         "timestamp": record.timestamp,
         "stage": error.stage,
         "error": error.reason,
-        "message": str(error)[:MESSAGE_CHARACTERS_MAX],
+        "message": message[:MESSAGE_CHARACTERS_MAX],
         "attempts": attempts,
         "first_seen": rfc3339(record.first_seen_ms),
         "last_seen": rfc3339(max(now_ms, record.first_seen_ms)),
         "software_version": SOFTWARE_VERSION,
-        "retryable": error.retryable,
-        "redrive_id": _redrive_id(record),
+        "retryable": error.retryable or without_value,
+        "redrive_id": redrive_ids[-1].decode(errors="replace") if redrive_ids else None,
     }
-
-
-def dead_letter_without_value(
-    record: Inbound, error: PoisonError, *, topic: str, attempts: int, now_ms: int, framing: Framing
-) -> Output:
-    """Write the dead letter of a record whose own one `topic` refuses for good: all but the value.
-
-    `message` gives the value's size and sha256. It is retryable whatever the reason, for the original still lies at
-    its topic, partition and offset, and only from there it can be had.
-    """
-    value = record.value or b""
-    told = (
-        f"the value of {len(value)} bytes, sha256 {hashlib.sha256(value).hexdigest()}, is left out, for {topic} does not "
-        f"take it; it lies where it was read; {error}"
-    )
-    letter = _letter(record, error, attempts=attempts, now_ms=now_ms)
-    letter |= {"value": None, "message": told[:MESSAGE_CHARACTERS_MAX], "retryable": True}
     return Output(topic=topic, key=record.key, value=framing.encode("DeadLetter", letter, topic=topic))
-
-
-def _redrive_id(record: Inbound) -> str | None:
-    given = [value for key, value in record.headers if key == REDRIVE_HEADER and value is not None]
-    return given[-1].decode(errors="replace") if given else None

@@ -1,8 +1,12 @@
-"""One record as it was read from Kafka, free of Faust's types."""
+"""One record as it was read from Kafka, free of the types of Faust and of Kafka's client."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
 from stream.events import Header, Source
 from stream.times import TIME_MS_MAX, rfc3339
@@ -10,7 +14,10 @@ from stream.times import TIME_MS_MAX, rfc3339
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inbound:
-    """A record of the decisions topic, byte for byte, where it stood, and when this process first saw it (Unix ms)."""
+    """A record of a topic, byte for byte, where it stood, and when this process first saw it (Unix ms), if that matters.
+
+    `timestamp_ms` is None where the broker has none.
+    """
 
     key: bytes | None
     value: bytes | None
@@ -20,8 +27,13 @@ class Inbound:
     offset: int
     timestamp_ms: int | None
     generation: int = 0
-    first_seen_ms: int
+    first_seen_ms: int = 0
     handle: object = field(default=None, compare=False, repr=False)  # what the reader acks it by
+
+    @property
+    def where(self) -> str:
+        """For messages."""
+        return f"{self.topic}[{self.partition}]@{self.offset}"
 
     @property
     def timestamp(self) -> str | None:
@@ -44,3 +56,25 @@ class Inbound:
     def header_list(self) -> list[Header]:
         """The headers in their order, as dead letters carry them."""
         return [{"key": key, "value": value} for key, value in self.headers]
+
+
+def inbound_of(message: Message, *, first_seen_ms: int = 0) -> Inbound:
+    """Free a message of the client's types."""
+    kind, timestamp_ms = message.timestamp()
+    key, value = message.key(), message.value()
+    return Inbound(
+        key=None if key is None else bytes(key),
+        value=None if value is None else bytes(value),
+        headers=headers_of(message),
+        topic=str(message.topic()),
+        partition=int(message.partition() or 0),
+        offset=int(message.offset() or 0),
+        timestamp_ms=None if kind == TIMESTAMP_NOT_AVAILABLE else timestamp_ms,
+        first_seen_ms=first_seen_ms,
+    )
+
+
+def headers_of(message: Message) -> tuple[tuple[str, bytes | None], ...]:
+    """Give a record's headers in their order."""
+    pairs: Sequence[tuple[str, Any]] = message.headers() or []  # type: ignore[assignment]  # never a mapping when read
+    return tuple((name, None if value is None else bytes(value)) for name, value in pairs)

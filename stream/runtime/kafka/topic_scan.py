@@ -1,4 +1,4 @@
-"""All that a topic holds at this moment, read once from its beginning, for whoever looks without working on it."""
+"""All that a topic holds at this moment, read once to its present end, for whoever looks without working on it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from stream.errors import ConfigurationError, KafkaUnavailable
-from stream.runtime.clients import groupless_consumer
+from stream.runtime.clients import groupless_consumer, kafka_errors
 
 MESSAGES_A_CALL: Final = 200
 ANSWER_MAX_S: Final = 10.0  # for the brokers to say what they hold
@@ -30,60 +30,62 @@ def scan_topic(configuration: Mapping[str, Any], topic: str) -> Iterator[Message
     brokers = configuration["bootstrap.servers"]
     consumer = groupless_consumer({**configuration, "enable.partition.eof": False, "logger": _silent})
     try:
-        ends = _ends(consumer, topic, brokers)
-        consumer.assign([TopicPartition(topic, partition, low) for partition, (low, _) in ends.items()])
-        left = {partition for partition, (low, high) in ends.items() if low < high}
-        heard = time.monotonic()
-        while left:
-            messages = consumer.consume(MESSAGES_A_CALL, timeout=0.5)
-            heard = time.monotonic() if messages else heard
-            if time.monotonic() - heard > SILENCE_MAX_S:
-                msg = f"topic {topic} at {brokers} was silent for {SILENCE_MAX_S:g} s before its end; try again"
-                raise KafkaUnavailable(msg)
-            for message in messages:
-                if _holds(message, ends):
-                    yield message
-            for at in consumer.position([TopicPartition(topic, partition) for partition in left]):
-                if at.offset >= ends[at.partition][1]:
-                    left.discard(at.partition)
-    except KafkaException as error:
-        msg = f"reading topic {topic} from the brokers at {brokers} failed: {_said(error)}"
-        raise KafkaUnavailable(msg) from error
+        with kafka_errors(f"reading topic {topic} from the brokers at {brokers}"):
+            marks = watermarks(consumer, topic, brokers)
+            starts = {partition: low for partition, (low, _) in marks.items()}
+            ends = {partition: high for partition, (_, high) in marks.items()}
+            for messages in read_to_end(consumer, topic, starts, ends, brokers=brokers):
+                yield from (one for one in messages if (one.offset() or 0) < ends[one.partition() or 0])
     finally:
         consumer.close()
 
 
-def _ends(consumer: Consumer, topic: str, brokers: str) -> dict[int, tuple[int, int]]:
-    described = consumer.list_topics(topic, timeout=ANSWER_MAX_S).topics[topic]
-    if described.error is not None:
-        if described.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            message = f"the brokers at {brokers} have no topic {topic}; create it with `coach topics apply`"
-            raise ConfigurationError(message)
-        if described.error.retriable():
-            raise KafkaException(described.error)
-        message = f"topic {topic} cannot be read from the brokers at {brokers}: {described.error.str()}"
-        raise ConfigurationError(message)
-    ends = {}
-    for partition in described.partitions:
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=ANSWER_MAX_S)
-        ends[partition] = (low, high)
-    return ends
+def watermarks(consumer: Consumer, topic: str, brokers: str) -> dict[int, tuple[int, int]]:
+    """Ask from where to where each partition holds records.
 
-
-def _said(error: KafkaException) -> str:
-    first = error.args[0]
-    return str(first.str() if isinstance(first, KafkaError) else first)
-
-
-def _holds(message: Message, ends: Mapping[int, tuple[int, int]]) -> bool:
-    """Whether this is a record from before the end, and not word of an error.
-
-    Raises: KafkaException for an error that will not pass by itself.
+    Raises: KafkaUnavailable, KafkaException when the brokers do not answer; ConfigurationError for a topic that does not
+    exist.
     """
-    error = message.error()
-    if error is not None:
-        if error.retriable():
-            return False
-        raise KafkaException(error)
-    partition, offset = message.partition(), message.offset()
-    return partition is not None and offset is not None and offset < ends[partition][1]
+    described = consumer.list_topics(topic, timeout=ANSWER_MAX_S).topics[topic]
+    check_readable(topic, described.error, brokers)
+    return {
+        partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=ANSWER_MAX_S, cached=False)
+        for partition in described.partitions
+    }
+
+
+def check_readable(topic: str, error: KafkaError | None, brokers: str) -> None:
+    """Refuse a topic that the brokers describe with an error. Raises: KafkaUnavailable, ConfigurationError."""
+    if error is None:
+        return
+    if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+        message = f"the brokers at {brokers} have no topic {topic}; create it with `coach topics apply`"
+        raise ConfigurationError(message)
+    message = f"topic {topic} cannot be read from the brokers at {brokers}: {error.str()}"
+    raise (KafkaUnavailable if error.retriable() else ConfigurationError)(message)
+
+
+def read_to_end(
+    consumer: Consumer, topic: str, starts: Mapping[int, int], ends: Mapping[int, int], *, brokers: str
+) -> Iterator[list[Message]]:
+    """Read each partition from its start until it is past its end, a batch at a time; a batch may be empty.
+
+    Raises: KafkaUnavailable when the topic falls silent before its end; KafkaException for an error that will not pass.
+    """
+    consumer.assign([TopicPartition(topic, partition, at) for partition, at in starts.items()])
+    left = {partition for partition, at in starts.items() if at < ends[partition]}
+    heard_s = time.monotonic()
+    while left:
+        messages = consumer.consume(MESSAGES_A_CALL, timeout=0.5)
+        heard_s = time.monotonic() if messages else heard_s
+        if time.monotonic() - heard_s > SILENCE_MAX_S:
+            message = f"topic {topic} at {brokers} was silent for {SILENCE_MAX_S:g} s before its end; try again"
+            raise KafkaUnavailable(message)
+        errors = [error for one in messages if (error := one.error()) is not None]
+        for error in errors:
+            if not error.retriable():
+                raise KafkaException(error)
+        yield [one for one in messages if one.error() is None]
+        for at in consumer.position([TopicPartition(topic, partition) for partition in left]):
+            if at.offset >= ends[at.partition]:
+                left.discard(at.partition)

@@ -1,4 +1,4 @@
-"""What each topic must be, and the one place that creates or checks them."""
+"""What each topic and its schema must be, and the one place that creates or checks them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package
 )
 
 from stream.errors import ConfigurationError, KafkaUnavailable
+from stream.runtime.connections import connect_registry, once_answered, topic_records
 from stream.runtime.settings import Settings
+from stream.wire.schema_files import RecordName
 
 DAY_MS: Final = 24 * 60 * 60 * 1_000
 # US Regulation B, 12 CFR 1002.12(b): records are kept for 25 months after the notice; 31 days a month, and a week.
@@ -106,18 +108,12 @@ class TopicKeeper:
         return sorted(findings, key=lambda one: order[one.topic])
 
     def partitions(self) -> dict[str, int]:
-        """How many partitions each topic of the cluster has.
-
-        Raises: KafkaUnavailable.
-        """
+        """How many partitions each topic of the cluster has. Raises: KafkaUnavailable."""
         topics = self._metadata().topics
         return {name: len(topic.partitions) for name, topic in topics.items() if topic.error is None}
 
     def configurations(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        """The settings of topics, as the brokers tell them.
-
-        Raises: KafkaUnavailable; ConfigurationError when the brokers do not tell.
-        """
+        """Ask the brokers for topics' settings. Raises: KafkaUnavailable; ConfigurationError when they refuse."""
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
         if not resources:
             return {}
@@ -219,3 +215,46 @@ def _good_enough(name: str, present: str | None, wanted: str) -> bool:
     if name == "max.message.bytes":
         return int(present) >= int(wanted)
     return present == wanted
+
+
+def schema_findings(settings: Settings, *, dry_run: bool, asked: bool) -> list[Finding]:
+    """Bring each topic's subject to what it must be, or only say what differs; nothing without a registry.
+
+    `asked`: that there is no registry is then a mistake.
+    Raises: RegistryUnavailable after `start_wait_s`, ConfigurationError.
+    """
+    if not settings.schema_registry_url:
+        if asked:
+            message = "there is no schema registry to apply to: set COACH_SCHEMA_REGISTRY_URL"
+            raise ConfigurationError(message)
+        return []
+    apply = settings.schema_registry_register == "auto" and not dry_run
+    return [
+        once_answered(lambda: _schema_finding(settings, topic, record, apply=apply), settings)  # noqa: B023 - called at once
+        for topic, record in topic_records(settings).items()
+    ]
+
+
+def _schema_finding(settings: Settings, topic: str, record: RecordName, *, apply: bool) -> Finding:
+    from stream.wire.registry.subjects import LEVEL, ensure_registered, read_subject  # noqa: PLC0415 - takes half a second to import
+
+    registry = connect_registry(settings)
+    found = read_subject(registry, topic, record)
+    others = found.input and bool(found.versions)  # the producers' own, which we only have to read
+    if found.unreadable and found.ours is None:
+        return Finding(topic=found.name, verdict="unmendable", detail=f"our {record} cannot read {found.unreadable[0]}")
+    if found.ours is None and not others:
+        if not apply:
+            return Finding(topic=found.name, verdict="missing", detail=f"{record} would be registered")
+        try:
+            schema_id = ensure_registered(registry, topic, record, register=True)
+        except ConfigurationError as refused:
+            return Finding(topic=found.name, verdict="unmendable", detail=str(refused))
+        return Finding(topic=found.name, verdict="created", detail=f"{record} is schema {schema_id}")
+    if not found.level_is_good and not others:
+        told = f"its compatibility is {found.level} and must be {LEVEL}"
+        if apply:
+            registry.set_level(found.name, LEVEL)
+        return Finding(topic=found.name, verdict="changed" if apply else "different", detail=told)
+    told = f"{record} is schema {found.ours.schema_id}" if found.ours else f"our {record} reads all its versions"
+    return Finding(topic=found.name, verdict="ok", detail=told)

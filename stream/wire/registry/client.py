@@ -9,7 +9,7 @@ import json
 import logging
 import weakref
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, Protocol, TypeVar
@@ -30,17 +30,6 @@ Answer = TypeVar("Answer")
 
 for _name in ("httpx", "httpx2", "httpcore", "httpcore2"):  # they log a line per request, with its address
     logging.getLogger(_name).setLevel(logging.WARNING)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegistryAccess:
-    """How to reach a registry. `url`: one or several of http(s), separated by commas; no message holds the password."""
-
-    url: str
-    username: str = ""
-    password: str = field(default="", repr=False)
-    ca_file: str = ""
-    timeout_s: float = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,30 +70,28 @@ class SchemaRegistry(Protocol):
 
 
 class RegistryClient:
-    """`SchemaRegistry` over HTTP, connecting on first use. Each request waits `timeout_s` at most."""
+    """`SchemaRegistry` over HTTP, connecting on first use. No message holds the password."""
 
-    def __init__(self, access: RegistryAccess) -> None:
-        self._access = access
-        properties: dict[str, Any] = {
-            "url": access.url,
-            "timeout": access.timeout_s,
-            "max.retries": 0,  # callers retry within their own bounds
-        }
-        if access.username:
-            properties["basic.auth.user.info"] = f"{access.username}:{access.password}"
-        if access.ca_file:
-            properties["ssl.ca.location"] = access.ca_file
+    def __init__(
+        self, url: str, *, username: str = "", password: str = "", ca_file: str = "", timeout_s: float = 5.0
+    ) -> None:
+        """`url`: one or several of http(s), separated by commas. Each request waits `timeout_s` at most.
+
+        Raises: ConfigurationError for a CA file that holds no certificate.
+        """
+        self.url, self._username = url, username
+        # Callers retry within their own bounds.
+        properties: dict[str, Any] = {"url": url, "timeout": timeout_s, "max.retries": 0}
+        if username:
+            properties["basic.auth.user.info"] = f"{username}:{password}"
+        if ca_file:
+            properties["ssl.ca.location"] = ca_file
         try:
             self._client = SchemaRegistryClient(properties)
-        except (OSError, ValueError) as error:  # a CA file that holds no certificate
-            message = f"the client of the schema registry at {access.url} cannot be made: {error}"
+        except (OSError, ValueError) as error:
+            message = f"the client of the schema registry at {url} cannot be made: {error}"
             raise ConfigurationError(message) from error
         weakref.finalize(self, self._client.close)  # close its sockets with the last reference
-
-    @property
-    def url(self) -> str:
-        """Its address, for messages."""
-        return self._access.url
 
     def versions(self, subject: str) -> list[Registered]:
         """See `SchemaRegistry`."""
@@ -189,19 +176,12 @@ class RegistryClient:
     def _failure(self, status: int, what: str, error_text: str) -> RegistryUnavailable | ConfigurationError:
         where = f"the schema registry at {self.url}"
         if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-            who = (
-                f"COACH_SCHEMA_REGISTRY_USERNAME={self._access.username!r}"
-                if self._access.username
-                else "us, without a user,"
-            )
+            who = f"COACH_SCHEMA_REGISTRY_USERNAME={self._username!r}" if self._username else "us, without a user,"
             return ConfigurationError(f"{where} does not let {who} at {what} (HTTP {status}): {error_text}")
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _BUSY:
             return RegistryUnavailable(f"{where} answers HTTP {status} for {what}: {error_text}")
-        hint = (
-            "is its path right? Confluent's has none, Apicurio's is /apis/ccompat/v7"
-            if status == HTTPStatus.NOT_FOUND
-            else error_text
-        )
+        path = "is its path right? Confluent's has none, Apicurio's is /apis/ccompat/v7"
+        hint = path if status == HTTPStatus.NOT_FOUND else error_text
         return ConfigurationError(f"{where} does not understand us (HTTP {status} for {what}): {hint}")
 
 

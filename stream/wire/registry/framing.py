@@ -144,9 +144,7 @@ class RegistryFraming:
         except UnknownSchema as unknown:
             found.set_exception(unknown)
         except Exception as error:  # noqa: BLE001 - the future is the only way out of this thread
-            away = (
-                error if isinstance(error, RegistryUnavailable) else RegistryUnavailable(self._failure_message(error))
-            )
+            away = error if isinstance(error, RegistryUnavailable) else self._failure(error)
             if self._away is None:
                 log.warning("registry.away", extra={"why": str(away)})
             self._away = time.monotonic() + OUTAGE_S, str(away)
@@ -155,10 +153,10 @@ class RegistryFraming:
             with self._lock:
                 self._under_way.pop(name, None)
 
-    def _failure_message(self, error: Exception) -> str:
-        """Message for a registry that refuses access, or for a bug here."""
+    def _failure(self, error: Exception) -> RegistryUnavailable:
+        """What a registry that refuses access, or a bug here, means to readers."""
         why = str(error) if isinstance(error, StreamError) else type(error).__name__
-        return f"the schema registry at {self._registry.url} could not be asked: {why}"
+        return RegistryUnavailable(f"the schema registry at {self._registry.url} could not be asked: {why}")
 
     def _take_in(self, one: Registered) -> None:
         """Cache the reader of a registered schema, or the reason why it cannot be read."""
@@ -177,7 +175,8 @@ class RegistryFraming:
     def _readable(self, one: Registered) -> Known:
         """Raises: UnknownSchema."""
         where = f"schema {one.schema_id} of the registry at {self._registry.url}"
-        record = _record_of(one)
+        title = _title(one.document).rpartition(".")[2]  # in any namespace
+        record = next((record for record in RECORDS if record == title), None)
         if record is None:
             title = one.kind if one.document is None else f"of {_title(one.document)}"
             message = f"{where} is {title}; it must be Avro, of a record named {', '.join(RECORDS)} (in any namespace)"
@@ -193,12 +192,10 @@ class RegistryFraming:
             )
             return record, reader_between(written, current_schemas()[record])
         except Exception as error:  # a foreign schema: whatever the libraries raise, it is unreadable
-            message = f"{where} cannot be read as our {record}: {self._why(error)}"
+            ours = isinstance(error, ConfigurationError)
+            why = str(error) if ours else f"{type(error).__name__}: {shown(str(error))}"
+            message = f"{where} cannot be read as our {record}: {why}"
             raise UnknownSchema(message) from error
-
-    @staticmethod
-    def _why(error: Exception) -> str:
-        return str(error) if isinstance(error, ConfigurationError) else f"{type(error).__name__}: {shown(str(error))}"
 
     def _deny(self, name: bytes, why: str) -> None:
         with self._lock:
@@ -210,12 +207,6 @@ class RegistryFraming:
 
 def _id(name: bytes) -> int:
     return int.from_bytes(name, "big")
-
-
-def _record_of(one: Registered) -> RecordName | None:
-    """Which of our records a schema is named after, in any namespace."""
-    title = _title(one.document).rpartition(".")[2]
-    return next((record for record in RECORDS if record == title), None)
 
 
 def _title(document: object) -> str:

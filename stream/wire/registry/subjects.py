@@ -27,10 +27,7 @@ APPLY: Final = "COACH_SCHEMA_REGISTRY_REGISTER=auto coach topics apply --only sc
 
 
 def subject_of(topic: str) -> str:
-    """The subject of a topic's values, by Confluent's TopicNameStrategy.
-
-    A replay's topics share the subjects of the live ones, whose records they hold.
-    """
+    """A topic's subject, by Confluent's TopicNameStrategy. A replay's topics share the subjects of the live ones."""
     return f"{topic.partition(REPLAY_MARK)[0]}-value"
 
 
@@ -72,10 +69,7 @@ class Subject:
 
 
 def read_subject(registry: SchemaRegistry, topic: str, record: RecordName) -> Subject:
-    """Fetch a topic's subject.
-
-    Raises: RegistryUnavailable, ConfigurationError.
-    """
+    """Fetch a topic's subject. Raises: RegistryUnavailable, ConfigurationError."""
     name = subject_of(topic)
     versions = registry.versions(name)
     return Subject(name=name, record=record, versions=versions, level=_level(registry, name) if versions else None)

@@ -45,7 +45,9 @@ def undisturbed(topic: MemoryTopic, tmp_path_factory: pytest.TempPathFactory) ->
     folder = tmp_path_factory.mktemp("undisturbed")
     totals = sink_once(topic, Target(str(folder)))
     assert (totals.records + totals.unreadable, totals.ranges) == (COUNT, 2)
-    assert Counter(one.offset for one in read_archive(str(folder))) == Counter(one.offset for one in topic.records[0])
+    assert Counter(one.stored.offset for one in read_archive(str(folder))) == Counter(
+        one.offset for one in topic.records[0]
+    )
     return files_of(folder)
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from stream.audit.archive.columns import RECORDS, as_margin
 from stream.audit.archive.layout import range_of
-from stream.audit.archive.range_files import GROUP_ROWS, write_records
+from stream.audit.archive.range_files import GROUP_ROWS, write_rows
 from stream.audit.archive.range_spool import RangeSpool, Row
 from stream.audit.archive.read import read_archive
 from stream.audit.archive.rows import read_rows, row_of, suspect
@@ -41,7 +41,7 @@ def written(rows: list[Row], file: Path) -> bytes:
         for row in rows:
             spool.add(row)
         (path,) = spool.paths
-        entry = write_records(spool.rows_of(path), file, path)
+        entry = write_rows(spool.rows_of(path), file, path)
     assert (entry.rows, entry.bytes) == (len({row.offset for row in rows}), file.stat().st_size)
     return file.read_bytes()
 
@@ -99,7 +99,7 @@ def test_an_archive_of_several_versions_is_read_as_one(tmp_path: Path) -> None:
     file = min(tmp_path.glob("day=*/*/*/*.parquet"))
     table = pq.ParquetFile(file).read()
     pq.write_table(table.drop_columns(["reasons", "seal"]), file)
-    assert [one.offset for one in read_archive(str(tmp_path))] == list(range(12))
+    assert [one.stored.offset for one in read_archive(str(tmp_path))] == list(range(12))
     assert RECORDS.names[: len(table.column_names)] == table.column_names
 
 

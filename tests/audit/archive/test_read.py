@@ -47,8 +47,9 @@ def test_it_comes_in_the_order_of_the_topic(tmp_path: Path) -> None:
     topic = MemoryTopic(records=first.records | second.records)
     sink_once(topic, Target(str(tmp_path)), partitions=(1, 0))
     found = list(read_archive(f"file://{tmp_path}"))
+    places = [one.stored for one in found]
     sent = [*first.records[0], *second.records[1]]
-    assert [(one.partition, one.offset, one.timestamp_ms) for one in found] == [
+    assert [(one.partition, one.offset, one.timestamp_ms) for one in places] == [
         (one.partition, one.offset, one.timestamp_ms) for one in sent
     ]
     for one, was in zip(found, sent, strict=True):
@@ -58,7 +59,7 @@ def test_it_comes_in_the_order_of_the_topic(tmp_path: Path) -> None:
             assert was.value.startswith(b"garbage")
         else:
             assert one.record == decode(was.value or b"")[1]
-        assert one.where == f"audit[{one.partition}]@{one.offset}"
+        assert one.stored.where == f"audit[{one.stored.partition}]@{one.stored.offset}"
 
 
 def test_days_and_models_are_chosen_by_what_the_records_say(tmp_path: Path) -> None:
@@ -73,16 +74,16 @@ def test_days_and_models_are_chosen_by_what_the_records_say(tmp_path: Path) -> N
     decisions = [one["body"]["decision"] for one in made]
     for wanted in HOSTILE:
         of_model = [n for n, one in enumerate(decisions) if one["model_id"] == wanted]
-        assert [one.offset for one in read_archive(str(tmp_path / "a"), model_id=wanted)] == of_model
+        assert [one.stored.offset for one in read_archive(str(tmp_path / "a"), model_id=wanted)] == of_model
         of_version = [n for n, one in enumerate(decisions) if one["model_version"] == wanted]
-        assert [one.offset for one in read_archive(str(tmp_path / "a"), model_version=wanted)] == of_version
+        assert [one.stored.offset for one in read_archive(str(tmp_path / "a"), model_version=wanted)] == of_version
     for since, until in ((date.min, date.max), (date(1969, 12, 31), date(1969, 12, 31)), (date.min, date(1, 1, 1))):
         of_days = [
             n
             for n, one in enumerate(decisions)
             if one["event_time"] and since <= date.fromisoformat(one["event_time"][:10]) <= until
         ]
-        found = [one.offset for one in read_archive(str(tmp_path / "a"), since=since, until=until)]
+        found = [one.stored.offset for one in read_archive(str(tmp_path / "a"), since=since, until=until)]
         assert found == of_days
         assert found
     assert len(list(read_archive(str(tmp_path / "a")))) == len(made)
@@ -98,7 +99,7 @@ def test_any_record_of_the_schema_comes_back(tmp_path_factory: pytest.TempPathFa
     topic = MemoryTopic(records={0: [stored(offset, record) for offset, record in enumerate(made)]})
     sink_once(topic, Target(str(folder)), range_offsets=3)
     found = list(read_archive(str(folder)))
-    assert [one.offset for one in found] == list(range(len(made)))
+    assert [one.stored.offset for one in found] == list(range(len(made)))
     for one, was in zip(found, topic.records[0], strict=True):
         assert isinstance(one.record, str) or one.record == decode(was.value or b"")[1]
 
@@ -124,7 +125,9 @@ def test_a_store_that_is_no_disk_holds_the_same(memory: str, tmp_path: Path) -> 
     assert held == {
         str(path.relative_to(tmp_path)): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()
     }
-    assert [one.offset for one in read_archive(memory)] == [one.offset for one in read_archive(str(tmp_path))]
+    assert [one.stored.offset for one in read_archive(memory)] == [
+        one.stored.offset for one in read_archive(str(tmp_path))
+    ]
 
 
 def test_what_an_earlier_version_could_not_read_is_tried_again(tmp_path: Path) -> None:

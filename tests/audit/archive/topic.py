@@ -14,13 +14,13 @@ from typing import Any, Final, TypeVar
 
 from stream.audit.archive.layout import DRAFTS
 from stream.audit.archive.markers import Identity
-from stream.audit.archive.rows import Stored
 from stream.audit.archive.target import Target
 from stream.audit.sink.partition_work import PartitionWork, Totals
 from stream.audit.sink.topic_identity import open_archive
 from stream.audit.sources import NO_ENVELOPE
 from stream.canonical import sha256
 from stream.recourse.answer import answer
+from stream.runtime.kafka.inbound import Inbound
 from stream.wire.avro_records import encode
 from stream.wire.framing import SingleObject
 from stream.wire.schema_files import RecordName
@@ -64,11 +64,11 @@ def audit_record(number: int, *, envelope: Json = None, bundle: Json = None, **d
 
 def stored(
     offset: int, value: bytes | Json | None, *, partition: int = 0, key: bytes | None = b"", **more: Any
-) -> Stored:
+) -> Inbound:
     """A record as it stood on the topic; without a key, that of the audit record."""
     record = value if isinstance(value, dict) else None
     given: dict[str, Any] = {"topic": TOPIC, "timestamp_ms": TIMESTAMP_MS + offset, "headers": ()} | more
-    return Stored(
+    return Inbound(
         partition=partition,
         offset=offset,
         key=str(record["decision_id"]).encode() if record and key == b"" else key,
@@ -161,7 +161,7 @@ class PhotographedTarget(Target):
 class MemoryTopic:
     """Partitions with their records; `low` is what retention left, `high` the end where it is later than the last record."""
 
-    records: dict[int, list[Stored]]
+    records: dict[int, list[Inbound]]
     low: dict[int, int] = field(default_factory=dict)
     high: dict[int, int] = field(default_factory=dict)
 
@@ -170,7 +170,7 @@ class MemoryTopic:
         last = self.records[partition][-1].offset + 1 if self.records[partition] else 0
         return self.low.get(partition, 0), max(self.high.get(partition, 0), last)
 
-    def from_offset(self, partition: int, offset: int) -> list[Stored]:
+    def from_offset(self, partition: int, offset: int) -> list[Inbound]:
         """What a consumer gets from there."""
         low, _ = self.marks(partition)
         return [one for one in self.records[partition] if one.offset >= max(low, offset)]
@@ -245,7 +245,7 @@ def files_of(folder: Path) -> dict[str, str]:
 def plain_topic(count: int, *, partition: int = 0, gaps: Iterable[int] = ()) -> MemoryTopic:
     """Records of two days and two versions, with garbage now and then; offsets in `gaps` hold nothing."""
     offsets = itertools.count()
-    records: list[Stored] = []
+    records: list[Inbound] = []
     gone = set(gaps)
     while len(records) < count:
         offset = next(offsets)

@@ -38,7 +38,7 @@ def first_of(topic: MemoryTopic, count: int) -> MemoryTopic:
 
 
 def offsets(folder: Path) -> list[int]:
-    return [one.offset for one in read_archive(str(folder))]
+    return [one.stored.offset for one in read_archive(str(folder))]
 
 
 def faults(folder: Path) -> list[str]:

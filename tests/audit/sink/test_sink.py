@@ -99,10 +99,10 @@ def each_once(here: Room, folder: Path) -> None:
     """Every record of the topic is in the archive once, as it is."""
     found = list(read_archive(str(folder)))
     topic = {(message.partition(), message.offset()): message for message in here.read(here.settings.topic_audit)}
-    assert Counter((one.partition, one.offset) for one in found) == Counter(topic.keys())
+    assert Counter((one.stored.partition, one.stored.offset) for one in found) == Counter(topic.keys())
     for one in found:
         if not isinstance(one.record, str):
-            assert one.record == decode(topic[one.partition, one.offset].value() or b"")[1]
+            assert one.record == decode(topic[one.stored.partition, one.stored.offset].value() or b"")[1]
 
 
 # Of each life: how many records come, half of them once it has its partitions. They are 16 a partition and a range is 10,
@@ -288,7 +288,7 @@ def test_what_retention_took_is_told_and_only_a_person_goes_on(here: Room, sinks
     done = sinks.once(folder, "--accept-loss")
     assert (done["offsets_lost"], done["records"]) == (80, 20)
     assert sinks.once(folder)["offsets_lost"] == 0
-    assert [one.offset for one in read_archive(str(folder))] == [*range(50), *range(130, 150)]
+    assert [one.stored.offset for one in read_archive(str(folder))] == [*range(50), *range(130, 150)]
 
 
 def test_retention_that_overtakes_a_running_sink_ends_it(here: Room, sinks: Sinks, tmp_path: Path) -> None:

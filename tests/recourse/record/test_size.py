@@ -19,8 +19,8 @@ from stream.recourse.record.size import largest_record
 from stream.recourse.rules.features import read_features, rules_for
 from stream.recourse.rules.policy import Policy
 from stream.wire.avro_records import encode
-from stream.wire.decisions import decision_dict
 from tests.examples import examples
+from tests.records import decision_dict
 from tests.recourse.category_lenders import RULES as CATEGORY_RULES
 from tests.recourse.category_lenders import category_lender
 from tests.recourse.lenders import FEATURES, IDENTITY, LENDERS, RULES, Approve, Lender, Library, kind, lender

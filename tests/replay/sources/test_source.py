@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream.audit.archive.read import Archived
+from stream.audit.archive.rows import ReadRow
 from stream.errors import ConfigurationError
 from stream.replay.judge.verdict import Side, Verdict
 from stream.replay.report.tally import Tally, effort_bin, effort_of_bin, merged, tally_of
@@ -21,6 +21,7 @@ from stream.replay.sources.archive_source import ArchivedRecords
 from stream.replay.sources.records import Window, window_of
 from stream.replay.sources.source import JsonLines, chunks_of, snapshot_of
 from stream.replay.sources.topic_source import read_offsets
+from stream.runtime.kafka.inbound import Inbound
 from stream.wire.framing import SINGLE_OBJECT
 from tests.examples import examples
 
@@ -86,18 +87,16 @@ class Archive:
     def __init__(self, places: list[tuple[int, int]], topic: str = "audit") -> None:
         self.asked: list[dict[str, Any]] = []
         self._records = [
-            Archived(
-                where=f"{topic}[{part}]@{offset}",
-                topic=topic,
-                partition=part,
-                offset=offset,
-                timestamp_ms=1,
+            ReadRow(
+                stored=Inbound(
+                    topic=topic, partition=part, offset=offset, timestamp_ms=1, key=None, value=None, first_seen_ms=0
+                ),
                 record="none",
             )
             for part, offset in sorted(places)
         ]
 
-    def __call__(self, _uri: str, **asked: Any) -> Iterator[Archived]:
+    def __call__(self, _uri: str, **asked: Any) -> Iterator[ReadRow]:
         """Read."""
         self.asked.append(asked)
         return iter(self._records)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from stream.errors import ConfigurationError, RegistryUnavailable
-from stream.wire.registry.client import RefusedSchemaError, RegistryAccess, RegistryClient
+from stream.wire.registry.client import RefusedSchemaError, RegistryClient
 
 PASSWORD = "hunter2"  # noqa: S105 - a test's
 DELAY = "delay"
@@ -66,7 +66,7 @@ def server() -> Iterator[Scripted]:
 
 
 def registry(server: Scripted, *, timeout_s: float = 5.0) -> RegistryClient:
-    return RegistryClient(RegistryAccess(url=server.url, username="coach", password=PASSWORD, timeout_s=timeout_s))
+    return RegistryClient(server.url, username="coach", password=PASSWORD, timeout_s=timeout_s)
 
 
 @pytest.mark.parametrize(
@@ -93,20 +93,19 @@ def test_every_failure_has_its_type(
         registry(server, timeout_s=0.3 if said == DELAY else 5.0).versions("a-value")
     assert server.url in str(failed.value)
     assert PASSWORD not in str(failed.value)
-    assert PASSWORD not in repr(RegistryAccess(url=server.url, password=PASSWORD))
 
 
 def test_nobody_there_is_unavailable() -> None:
     """Given an address at which nobody listens, then the registry is unavailable."""
     with pytest.raises(RegistryUnavailable, match="does not answer"):
-        RegistryClient(RegistryAccess(url="http://127.0.0.1:9", timeout_s=1)).schema(1)
+        RegistryClient("http://127.0.0.1:9", timeout_s=1).schema(1)
 
 
 def test_a_bad_file_of_authorities_is_a_matter_of_configuration(tmp_path: Any) -> None:
     """Given a CA file that holds no certificate, then the client cannot be made, and the error says so."""
     (tmp_path / "ca.pem").write_text("no certificate")
     with pytest.raises(ConfigurationError, match="cannot be made"):
-        RegistryClient(RegistryAccess(url="https://127.0.0.1:9", ca_file=str(tmp_path / "ca.pem")))
+        RegistryClient("https://127.0.0.1:9", ca_file=str(tmp_path / "ca.pem"))
 
 
 def test_what_is_not_there_is_no_failure(server: Scripted) -> None:
