@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, cast
 
+import orjson
+
 from stream.audit.verify.body import verify
-from stream.demo.figures import by_count, in_milliseconds, own_times_s
 from stream.demo.letter import Thirds, letter
 from stream.demo.traffic import Heard, Post
 from stream.events import AuditRecord, DeadLetter, Recommendation
@@ -16,6 +19,8 @@ from stream.files.answer_lines import answer_line
 from stream.wire.avro_records import decode
 
 LETTERS_SHOWN: Final = 3
+SHARES: Final = (50, 90, 99)
+ANSWERED: Final = "decision.ended"  # the worker's log line at the end of each decision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,3 +94,31 @@ def figures(account: Account, heard: Heard, faults: int, worker_log: str) -> lis
         "                    (of it up to 0.1 s because the embedded broker lets an idle reader wait; Kafka itself does not)",
         f"worker's own time   {in_milliseconds(own_times_s(worker_log))} a declined decision",
     ]
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The smallest value that at least `percent` of all do not exceed (nearest rank); NaN of nothing."""
+    if not values:
+        return math.nan
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(percent / 100 * len(ordered)) - 1)]
+
+
+def in_milliseconds(seconds: Sequence[float]) -> str:
+    """`p50 8.1 ms, p90 11.9 ms, p99 31.0 ms`."""
+    return ", ".join(f"p{share} {1000 * percentile(seconds, share):.1f} ms" for share in SHARES)
+
+
+def own_times_s(worker_log: str) -> list[float]:
+    """The worker's own time for each answered decision, from its log: bytes in to bytes ready to send, in seconds."""
+    found = []
+    for text in worker_log.splitlines():
+        if ANSWERED in text:
+            with suppress(orjson.JSONDecodeError, KeyError):
+                found.append(orjson.loads(text)["elapsed_us"] / 1e6)
+    return found
+
+
+def by_count(counts: Mapping[str, int]) -> str:
+    """`ok 240, no_feasible_recourse 7`, the most frequent first."""
+    return ", ".join(f"{name} {count:,}" for name, count in Counter(counts).most_common()) or "none"

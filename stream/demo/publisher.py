@@ -33,15 +33,7 @@ def publish_only(script: Script, settings: Settings, say: Say, progress: Progres
     publication = publish(settings, Request(uri=str(files.bundle.resolve()), approved_by="coach demo"))
     say(f"\n4. Published to {settings.kafka_brokers} and Redis, epoch {publication.epoch}")
     now = datetime.now(UTC)
-    posts = decisions(
-        prepared.data,
-        prepared.scores,
-        model_id=prepared.manifest["model_id"],
-        model_version=prepared.manifest["model_version"],
-        threshold=script.threshold,
-        decided_at=now,
-        run=f"{now:%Y%m%dT%H%M%S}-",
-    )
+    posts = decisions(prepared, threshold=script.threshold, decided_at=now, run=f"{now:%Y%m%dT%H%M%S}-")
     with progress(len(posts), f"\n5. {len(posts):,} decisions, {script.per_second:g} a second") as step:
         _Sender(settings).send(posts, script.per_second, step)
     declined = sum(post.declined for post in posts)

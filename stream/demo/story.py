@@ -17,7 +17,7 @@ from stream.demo.embedded.embedded_redis import EmbeddedRedis
 from stream.demo.letter import Thirds
 from stream.demo.preparation import Files, Say, prepare
 from stream.demo.script import Script
-from stream.demo.traffic import Exchange, Heard, Lines, Post
+from stream.demo.traffic import Exchange, Heard, Post
 from stream.demo.worker_process import WorkerProcess
 from stream.models.publishing import Request, publish
 from stream.runtime.settings import Settings, read_settings
@@ -42,14 +42,7 @@ def tell(script: Script, say: Say, progress: Progress) -> list[str]:
         settings = read_settings(variables)
         publication = publish(settings, Request(uri=str(files.bundle), approved_by="coach demo"))
         say(f"   published the bundle to Redis and to the topic {settings.topic_models}, epoch {publication.epoch}")
-        posts = decisions(
-            prepared.data,
-            prepared.scores,
-            model_id=manifest["model_id"],
-            model_version=manifest["model_version"],
-            threshold=script.threshold,
-            decided_at=datetime.now(UTC),
-        )
+        posts = decisions(prepared, threshold=script.threshold, decided_at=datetime.now(UTC))
         with WorkerProcess(variables, files.worker_log) as worker:
             worker.wait_until_assigned()
             say("   the worker, `coach worker`, runs as a process of its own")
@@ -92,17 +85,8 @@ def _exchange(
     manifest: Manifest,
     progress: Progress,
 ) -> Heard:
-    lines = Lines(
-        brokers=settings.kafka_brokers,
-        group=settings.group,
-        decisions=settings.topic_decisions,
-        recommendations=settings.topic_recommendations,
-        audit=settings.topic_audit,
-        dead_letters=settings.topic_dlq,
-        partitions=PARTITIONS,
-    )
     with progress(len(posts), f"\n5. {len(posts):,} decisions, {script.per_second:g} a second") as step:
-        exchange = Exchange(lines, check_alive=worker.check_alive, on_step=step)
+        exchange = Exchange(settings, PARTITIONS, check_alive=worker.check_alive, on_step=step)
         try:
             return exchange.run(
                 posts, per_second=script.per_second, answer_bytes_max=manifest["audit_record_bytes_max"]

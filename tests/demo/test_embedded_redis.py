@@ -36,7 +36,7 @@ def test_an_outage_ends_with_an_empty_server_at_the_same_address(embedded: Embed
 def test_an_unknown_command_is_refused_by_name(embedded: EmbeddedRedis) -> None:
     """Given a running server, when its process is told nonsense, then the error names the command and it goes on."""
     with pytest.raises(RedisUnavailable, match="refuses `dance`"):
-        embedded._running().tell("dance")  # noqa: SLF001 - there is no public way to say something wrong
+        embedded.tell("dance")
     with redis.Redis.from_url(embedded.url) as client:
         assert client.ping()
 

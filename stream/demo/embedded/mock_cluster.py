@@ -18,8 +18,9 @@ import sys
 import sysconfig
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
+from stream.demo.embedded.line_process import serve_lines
 from stream.errors import ConfigurationError
 
 PRODUCER: Final = 0  # RD_KAFKA_PRODUCER: the mock cluster hangs on a client handle of this type
@@ -138,21 +139,6 @@ class MockCluster:
         return 0
 
 
-def serve(cluster: MockCluster, commands: IO[str], replies: IO[str]) -> None:
-    """Announce the address, then answer each line until `commands` ends."""
-    replies.write(cluster.bootstrap + "\n")
-    replies.flush()
-    for line in commands:
-        if not line.strip():
-            continue
-        try:
-            cluster.obey(line)
-        except ValueError as refused:
-            replies.write(f"error {refused}\n")
-        else:
-            replies.write("ok\n")
-        replies.flush()
-
-
 if __name__ == "__main__":
-    serve(MockCluster(int(sys.argv[1]), int(sys.argv[2])), sys.stdin, sys.stdout)
+    cluster = MockCluster(int(sys.argv[1]), int(sys.argv[2]))
+    serve_lines(cluster.bootstrap, cluster.obey, ValueError)

