@@ -20,7 +20,7 @@ from stream.replay.report.wording import counting
 from stream.replay.request import Request
 from stream.replay.run import Finished, run_replay
 from stream.replay.settings import read_replay_settings
-from stream.replay.sources.records import Window, window_of
+from stream.replay.sources.records import window_of
 from stream.replay.sources.topic_source import read_offsets
 from stream.runtime.settings import read_settings
 
@@ -106,7 +106,7 @@ def _request(flags: dict[str, Any]) -> Request:
         archive=flags["archive"],
         file=flags["file"],
         answers=flags["answers"],
-        window=_window(flags["from_time"], flags["to_time"]),
+        window=window_of(flags["from_time"], flags["to_time"]),
         offsets=None if flags["offsets"] is None else read_offsets(flags["offsets"]),
         bundles=flags["bundles"],
         change=Change(
@@ -121,13 +121,6 @@ def _request(flags: dict[str, Any]) -> Request:
         state=flags["state"],
         speed=flags["speed"],
     )
-
-
-def _window(from_time: str | None, to_time: str | None) -> Window:
-    try:
-        return window_of(from_time, to_time)
-    except ValueError as wrong:
-        raise ConfigurationError(str(wrong)) from wrong
 
 
 def _content(flag: str, path: Path | None) -> bytes | None:

@@ -25,7 +25,9 @@ from stream.replay.sources.source import Chunk
 from stream.runtime.kafka.dead_letters import SOFTWARE_VERSION, dead_letter, dead_letter_without_value
 from stream.runtime.kafka.inbound import Inbound
 from stream.runtime.retry import Retry
+from stream.runtime.settings import Settings
 from stream.wire.framing import Framing
+from stream.wire.schema_files import RecordName
 
 Judged: TypeAlias = tuple[Raw, Verdict]
 ANSWERS: Final = "answers"
@@ -49,14 +51,17 @@ class ToTopics:
     delivery: FencedDelivery
     topics: ReplayTopics
     framing: Framing
-    outage_max_s: float
-    retry_delay_max_s: float
+    settings: Settings
 
     def write(self, chunk: Chunk, judged: Sequence[Judged]) -> list[Judged]:  # noqa: ARG002 - topics know no chunks
         """See `WritesChunks`."""
-        retry = Retry(total_s=self.outage_max_s, pause_max_s=self.retry_delay_max_s)
+        retry = Retry(total_s=self.settings.outage_max_s, pause_max_s=self.settings.retry_delay_max_s)
         settled = list(judged)
-        for topic, record in ((self.topics.audit, "AuditRecord"), (self.topics.recommendations, "Recommendation")):
+        in_order: tuple[tuple[ReplayTopic, RecordName], ...] = (
+            (self.topics.audit, "AuditRecord"),
+            (self.topics.recommendations, "Recommendation"),
+        )
+        for topic, record in in_order:
             places = {
                 self._output(topic, record, raw, verdict): place
                 for place, (raw, verdict) in enumerate(settled)
@@ -74,13 +79,9 @@ class ToTopics:
         self._write_dead_letters([(raw, one.error) for raw, one in settled if one.error is not None], retry)
         return settled
 
-    def _output(self, topic: ReplayTopic, record: str, raw: Raw, verdict: Verdict) -> ReplayOutput:
-        key = str(verdict.decision_id).encode()
-        if record == "AuditRecord":
-            value = self.framing.encode("AuditRecord", audit_record(raw, verdict, topic.run_id), topic=topic.name)
-        else:
-            value = self.framing.encode("Recommendation", recommendation(verdict, topic.run_id), topic=topic.name)
-        return ReplayOutput(topic=topic, key=key, value=value)
+    def _output(self, topic: ReplayTopic, record: RecordName, raw: Raw, verdict: Verdict) -> ReplayOutput:
+        value = self.framing.encode(record, records_of(raw, verdict, topic.run_id)[record], topic=topic.name)
+        return ReplayOutput(topic=topic, key=str(verdict.decision_id).encode(), value=value)
 
     def _write_dead_letters(self, dead: Sequence[tuple[Raw, PoisonError]], retry: Retry) -> None:
         topic, now_ms = self.topics.dlq, time.time_ns() // 1_000_000
@@ -122,12 +123,12 @@ class ToFiles:
         return list(judged)
 
 
-def audit_record(raw: Raw, verdict: Verdict, run_id: str) -> AuditRecord:
-    """The audit record of an answer, marked as a replay's."""
+def records_of(raw: Raw, verdict: Verdict, run_id: str) -> dict[str, Any]:
+    """The audit record and the recommendation of an answer, by their schemas, both marked as a replay's."""
     if verdict.answer is None or verdict.decision is None:
-        message = "a verdict without an answer has no audit record"
+        message = "a verdict without an answer has no records"
         raise ValueError(message)
-    return {
+    audit_record: AuditRecord = {
         "decision_id": verdict.decision.decision_id,
         "body": verdict.answer.body,
         "body_sha256": verdict.answer.body_sha256,
@@ -140,22 +141,16 @@ def audit_record(raw: Raw, verdict: Verdict, run_id: str) -> AuditRecord:
             "seal": None,
         },
     }
-
-
-def recommendation(verdict: Verdict, run_id: str) -> Recommendation:
-    """The recommendation of an answer, marked as a replay's."""
-    if verdict.answer is None:
-        message = "a verdict without an answer has no recommendation"
-        raise ValueError(message)
-    marked: Recommendation = {**verdict.answer.recommendation, "replay": True, "run_id": run_id}
-    return marked
+    recommendation: Recommendation = {**verdict.answer.recommendation, "replay": True, "run_id": run_id}
+    return {"AuditRecord": audit_record, "Recommendation": recommendation}
 
 
 def _answer_line(raw: Raw, verdict: Verdict, run_id: str) -> bytes:
+    records = records_of(raw, verdict, run_id)
     line = {
         "decision_id": verdict.decision_id,
-        "recommendation": recommendation(verdict, run_id),
-        "audit": audit_record(raw, verdict, run_id),
+        "recommendation": records["Recommendation"],
+        "audit": records["AuditRecord"],
     }
     return orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
 

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from stream.errors import ConfigurationError, KafkaUnavailable
 from stream.models.open_bundles import OpenBundles, check_folder
 from stream.models.publishing import read_models
 from stream.replay.fence import FencedDelivery, ReplayTopics, replay_topics
-from stream.replay.judge.answered import answered_in
 from stream.replay.judge.models import Models, Published, open_given
-from stream.replay.judge.modes import Backfill, Judge, Mode, Reproduce, WhatIf
+from stream.replay.judge.modes import Backfill, Judge, Mode, Reproduce, WhatIf, answered_in
 from stream.replay.judge.repeats import SeenRecords
 from stream.replay.outputs import ANSWERS, REFUSED, Judged, ToFiles, ToTopics, WritesChunks
 from stream.replay.own_topics import prepare_topics
-from stream.replay.pace import Pace, Progress, ProgressCount
 from stream.replay.report.report import report_bytes, report_of
 from stream.replay.report.tally import Tally, merged
 from stream.replay.request import Request, check_request, parameters_of
@@ -38,7 +37,10 @@ log = logging.getLogger(__name__)
 
 REPORT_JSON: Final = "report.json"
 REPORT_HTML: Final = "report.html"
+PACE_STEP_S: Final = 1.0
 REPORT: Final = "report"  # folder of the report within the run's state, where nobody names another
+
+Progress: TypeAlias = Callable[[int, int, int], None]  # records done, of them before this start, records in all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,10 +133,6 @@ class _Work:
         chunks = chunks_of(state.source.ranges, self.replay.replay_chunk_records)
         left = [chunk for chunk in chunks if not self.folder.finished(chunk)]
         if left:
-            before = sum(chunk.end - chunk.first for chunk in chunks) - sum(chunk.end - chunk.first for chunk in left)
-            progress_count = ProgressCount(
-                progress, before=before, total=sum(chunk.end - chunk.first for chunk in chunks)
-            )
             with SeenRecords() as seen:
                 judge = Judge(
                     self._mode(state, models),
@@ -143,8 +141,8 @@ class _Work:
                     decision_bytes_max=self.settings.decision_bytes_max,
                     seen=seen,
                 )
-                self._do_chunks(chunks, left, judge, seen, progress_count)
-        return merged(self.folder.tally(chunk) for chunk in chunks)
+                self._do_chunks(chunks, left, judge, seen, progress)
+        return merged(self.folder.result(chunk)[0] for chunk in chunks)
 
     def report(self, state: RunState, tally: Tally) -> Finished:
         """Write the report, a pure function of what the run began with and its chunks' results."""
@@ -179,26 +177,30 @@ class _Work:
         left: Sequence[Chunk],
         judge: Judge,
         seen: SeenRecords,
-        progress_count: ProgressCount,
+        progress: Progress,
     ) -> None:
-        writers, pace = self._writers(), Pace(self.request.speed)
+        total = sum(chunk.end - chunk.first for chunk in chunks)
+        done = before = total - sum(chunk.end - chunk.first for chunk in left)
+        writers, pace = self._writers(), _Pace(self.request.speed)
         begun, to_do = iter(chunks), frozenset(left)
         for read in self._source().read(left):
             chunk = read.chunk
             for earlier in takewhile(lambda one: one != chunk, begun):  # noqa: B023 - used up at once
                 if earlier not in to_do:
-                    seen.know(self.folder.seen(earlier))
+                    seen.know(self.folder.result(earlier)[1])
             judged: list[Judged] = []
-            for raw in pace.paced(read.raws):
+            for raw in read.raws:
+                pace.wait()
                 judged.append((raw, judge.verdict(raw)))
-                progress_count.step()
+                progress(done + len(judged), before, total)
             for writer in writers:
                 judged = writer.write(chunk, judged)
             tally = Tally(without_record=read.without_record)
             for raw, verdict in judged:
                 tally.add(verdict, raw.where)
             self.folder.finish(chunk, tally, seen.taken())
-            progress_count.finished(chunk)
+            done += chunk.end - chunk.first  # offsets without a record count once their chunk is done
+            progress(done, before, total)
 
     def _mode(self, state: RunState, models: Models) -> Mode:
         if self.request.mode == "reproduce":
@@ -264,10 +266,23 @@ class _Work:
                     delivery=FencedDelivery(delivery, self.topics),
                     topics=self.topics,
                     framing=self.framing,
-                    outage_max_s=self.settings.outage_max_s,
-                    retry_delay_max_s=self.settings.retry_delay_max_s,
+                    settings=self.settings,
                 )
             )
         if self.request.out is not None:
             writers.append(ToFiles(folder=self.request.out, run_id=self.request.run_id))
         return writers
+
+
+class _Pace:
+    """Limits a run to so many records a second; None does not limit it."""
+
+    def __init__(self, records_per_s: float | None) -> None:
+        self._every_s = 0.0 if records_per_s is None else 1 / records_per_s
+        self._next_s = time.monotonic()
+
+    def wait(self) -> None:
+        """Wait until it is time for the next record."""
+        while self._every_s and (early_s := self._next_s - time.monotonic()) > 0:
+            time.sleep(min(early_s, PACE_STEP_S))
+        self._next_s = max(self._next_s, time.monotonic() - PACE_STEP_S) + self._every_s

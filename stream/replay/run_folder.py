@@ -13,11 +13,11 @@ import fcntl
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final, TypeVar
+from typing import IO, Any, Final
 
 from stream.bundle.atomic_folder import atomic_file
 from stream.errors import ConfigurationError, CorruptionError, DiskUnavailable
@@ -31,7 +31,6 @@ CHUNKS: Final = "chunks"
 LOCK: Final = "lock"
 DRAFTS: Final = ".*.????????.part"
 VALUE_CHARACTERS_MAX: Final = 60
-Read = TypeVar("Read")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +46,6 @@ class RunFolder:
     """The state of one run on disk; to be used within `locked`."""
 
     def __init__(self, folder: Path) -> None:
-        """`folder` is the run's own."""
         self.folder = folder
 
     def state(self) -> RunState | None:
@@ -104,28 +102,18 @@ class RunFolder:
         }
         write_whole(self._path(chunk), json.dumps(result, sort_keys=True).encode() + b"\n")
 
-    def tally(self, chunk: Chunk) -> Tally:
-        """Read a chunk's result back.
+    def result(self, chunk: Chunk) -> tuple[Tally, list[Keys]]:
+        """Read a chunk's result back: its tally, and its records but for repeats.
 
         Raises: CorruptionError when it is not the one that was written.
         """
-        return self._result(chunk, lambda result: tally_of(result["tally"]))
-
-    def seen(self, chunk: Chunk) -> list[Keys]:
-        """Read back which records a finished chunk had.
-
-        Raises: CorruptionError when it is not what was written.
-        """
-        return self._result(chunk, lambda result: [keys_from(text) for text in result["seen"]])
-
-    def _result(self, chunk: Chunk, read: Callable[[Any], Read]) -> Read:
         path = self._path(chunk)
         try:
             result = json.loads(path.read_bytes())
             if (result["part"], result["first"], result["end"]) != (chunk.part, chunk.first, chunk.end):
                 message = f"{path} is the result of another range; remove it, and start this run again"
                 raise CorruptionError(message)
-            return read(result)
+            return tally_of(result["tally"]), [keys_from(text) for text in result["seen"]]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             message = f"{path} is damaged; remove it, and start this run again"
             raise CorruptionError(message) from error

@@ -11,7 +11,7 @@ import pytest
 
 from stream.bundle.build import BuiltBundle, build_bundle
 from stream.bundle.gate.kept_probes import PROBES_KEPT_MAX
-from stream.bundle.gate.probe_leaves import LEAVES_OF_TREE_MAX
+from stream.bundle.gate.probe import LEAVES_OF_TREE_MAX
 from stream.bundle.gate.probe_nodes import CODE_ROWS_MAX, CODES_OF_NODE_MAX, CODES_OF_NODE_MIN, NODES_PROBED_MAX
 from stream.bundle.gate.probe_rows import COMBINATIONS
 from stream.bundle.gate.probe_tables import INTEGER_POOL_ROWS

@@ -13,16 +13,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from stream.bundle.gate.node_rows import NodeRows, Places, Rows
-from stream.forest.trees import CATEGORY, INSIDE, ZERO_IS_MISSING, ZERO_REACH, Forest
+from stream.bundle.gate.node_rows import ENDS_OF_ZERO, NodeRows, Places, Rows
+from stream.forest.trees import CATEGORY, INSIDE, ZERO_IS_MISSING, Forest
 
 NODES_PROBED_MAX: Final = 20_000
 CODE_ROWS_MAX: Final = 200_000  # over all splits on categories
 CODES_OF_NODE_MAX: Final = 256  # listed or not
 CODES_OF_NODE_MIN: Final = 8  # of each split, however many there are
 FRACTION: Final = 0.7  # of a code; both libraries cut it off
-_PAST_ZERO: Final = float(np.nextafter(ZERO_REACH, 1.0))
-ENDS_OF_ZERO: Final = (0.0, ZERO_REACH, -ZERO_REACH, _PAST_ZERO, -_PAST_ZERO)
 
 
 class NodeProbes:

@@ -14,18 +14,17 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from stream.bundle.gate.node_rows import NodeRows, Places, Rows
+from stream.bundle.gate.node_rows import ENDS_OF_ZERO, NodeRows, Places, Rows
 from stream.bundle.gate.probe_nodes import NodeProbes
-from stream.forest.trees import CATEGORY, CODES_MAX, ZERO_REACH, Forest
+from stream.forest.trees import CATEGORY, CODES_MAX, Forest
 
 ProbeKind: TypeAlias = Literal["pool", "threshold", "category", "tripping", "combination", "node"]
 BATCH_ROWS: Final = 8_192
 COMBINATIONS: Final = 2_048
 TOGETHER_MAX: Final = 8  # features of one combination
 SEED: Final = 20
-_PAST_ZERO: Final = float(np.nextafter(ZERO_REACH, 1.0))
 TRIPPING: Final = (
-    *(np.nan, 0.0, -0.0, 1e-36, -1e-36, ZERO_REACH, -ZERO_REACH, _PAST_ZERO, -_PAST_ZERO, 5e-324, 0.1),
+    *(np.nan, 0.0, -0.0, 1e-36, -1e-36, *ENDS_OF_ZERO[1:], 5e-324, 0.1),
     *(2.0**24 + 1, -(2.0**24) - 1, 2.0**31, 2.0**53, 1e30, -1e30),
 )  # 2**24 + 1 is the first whole number that float32 does not hold
 STRANGE_CODES: Final = (-1.0, -0.5, 3.7, np.nan, 2.0**24, 2.0**24 + 1, 2.0**31)  # none that training lists

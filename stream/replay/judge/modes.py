@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
@@ -39,10 +39,12 @@ from stream.replay.judge.verdict import (
 )
 from stream.replay.judge.what_if import Change, ChangedModels, asked_of, is_same_model
 from stream.replay.sources.records import Raw, Record, Stored, Window, decided_at_ms, read_raw
+from stream.replay.sources.source import ReadsRecords, Snapshot, chunks_of
 from stream.wire.framing import Framing
 
 log = logging.getLogger(__name__)
 
+CHUNK_RECORDS = 1_000
 DIGEST_BYTES = 16  # of the 32 of SHA-256, to remember which decisions have an answer
 
 
@@ -255,6 +257,24 @@ class Backfill:
             decision=decision,
             answer=made,
         )
+
+
+def answered_in(sources: Iterable[tuple[ReadsRecords, Snapshot]], framing: Framing) -> set[bytes]:
+    """Collect the digests of all decisions that a stored answer is about; replays' answers do not count.
+
+    About 100 bytes of memory a decision. Raises: ConfigurationError, DependencyError, CorruptionError.
+    """
+    found: set[bytes] = set()
+    for source, snapshot in sources:
+        for read in source.read(chunks_of(snapshot.ranges, CHUNK_RECORDS)):
+            for raw in read.raws:
+                try:
+                    record = read_raw(raw, framing, decision_bytes_max=0)
+                except PoisonError:
+                    continue  # a record that nobody can read answers nothing
+                if isinstance(record, Stored) and not record.replay:
+                    found.add(decision_digest(record.decision))
+    return found
 
 
 def decision_of_record(record: Record) -> Decision:

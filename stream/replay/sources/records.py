@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from stream.errors import MalformedRecord
+from stream.errors import ConfigurationError, MalformedRecord
 from stream.events import Decision, Source
 from stream.runtime.kafka.inbound import Inbound
 from stream.times import time_ms
@@ -146,16 +146,16 @@ class Window:
 
 
 def window_of(from_text: str | None, to_text: str | None) -> Window:
-    """Read the two flags. Raises: ValueError that names the flag."""
+    """Read the two flags. Raises: ConfigurationError that names the flag."""
     found: dict[str, int | None] = {}
     for flag, text in (("--from", from_text), ("--to", to_text)):
         try:
             found[flag] = None if text is None else time_ms(text)
         except ValueError as error:
             message = f"{flag}: {error}"
-            raise ValueError(message) from None
+            raise ConfigurationError(message) from None
     window = Window(from_ms=found["--from"], to_ms=found["--to"])
     if window.from_ms is not None and window.to_ms is not None and window.from_ms >= window.to_ms:
         message = "--from is not before --to"
-        raise ValueError(message)
+        raise ConfigurationError(message)
     return window
