@@ -65,10 +65,7 @@ class Account:
 
 
 def account_of(posts: Sequence[Post], heard: Heard) -> Account:
-    """Decode what was heard.
-
-    Raises: PoisonError for a record that no schema of ours reads.
-    """
+    """Decode what was heard. Raises: PoisonError for a record that no schema of ours reads."""
     return Account(
         posts=posts,
         recommendations={k: cast("Recommendation", decode(v)[1]) for k, v in heard.recommendations.items()},

@@ -13,9 +13,8 @@ from stream.errors import MalformedRecord, NoticeGivenUp, PoisonError, Unexpecte
 from stream.events import Recommendation
 from stream.notify.consumer import PartitionLost
 from stream.notify.delivery_steps import DeliverySteps, Job
-from stream.notify.notices.notice import KIND, answer_sha256, notice, notice_id
+from stream.notify.notices.notice import KIND, Notice, answer_sha256, notice, notice_id
 from stream.notify.notices.notice_index import NoticeIndex
-from stream.notify.notices.record import Notice
 from stream.notify.settings import Channel, NotifySettings
 from stream.notify.transports.transport import TemporaryRefusal
 from stream.notify.warnings import LocaleFallbacks
@@ -85,9 +84,12 @@ class Notifier:
         except PoisonError as error:
             self._bury(record, error, None, attempts=1)
             return
-        why = self._no_letter(recommendation)
-        if why:
-            self._skip(record, recommendation["decision_id"], why)
+        why = "replay" if recommendation["replay"] else recommendation["status"]
+        if why in ("replay", "not_model_decline"):
+            self._counters.add("notify_skipped_total", why=why)
+            if why != "replay":
+                log.info("notice.skipped", extra={"decision_id": recommendation["decision_id"], "why": why})
+            self._settled(record)
             return
         one = notice_id(recommendation["decision_id"], KIND)
         waiting = self._waiting.get(one)
@@ -266,18 +268,6 @@ class Notifier:
             message = f"the record is of the kind {name}; expected Recommendation"
             raise MalformedRecord(message)
         return cast("Recommendation", found)
-
-    @staticmethod
-    def _no_letter(recommendation: Recommendation) -> str:
-        if recommendation["replay"]:
-            return "replay"
-        return "not_model_decline" if recommendation["status"] == "not_model_decline" else ""
-
-    def _skip(self, record: Inbound, decision_id: str, why: str) -> None:
-        self._counters.add("notify_skipped_total", why=why)
-        if why != "replay":
-            log.info("notice.skipped", extra={"decision_id": decision_id, "why": why})
-        self._settled(record)
 
     def _skip_quietly(self, job: Job, why: str) -> None:
         self._counters.add("notify_skipped_total", why=why)

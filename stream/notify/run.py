@@ -126,7 +126,6 @@ class NotifierProcess:
             delivery=KafkaDelivery(self._properties, delivery_timeout_s=service.delivery_timeout_s),
             framing=framing,
             prove=self._consumer.prove,
-            now_ms=_now_ms,
         )
         self._notifier = Notifier(
             settings,
@@ -269,7 +268,3 @@ class NotifierProcess:
         finally:
             for one, handler in before.items():
                 signal.signal(one, handler)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

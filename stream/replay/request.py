@@ -66,10 +66,7 @@ class Request:
 
 
 def check_request(request: Request, settings: Settings) -> None:
-    """Refuse what contradicts itself.
-
-    Raises: ConfigurationError that names the flags.
-    """
+    """Refuse what contradicts itself. Raises: ConfigurationError that names the flags."""
     check_run_id(request.run_id)
     if wrong := next((reason for holds, reason in _rules(request, settings) if holds), None):
         raise ConfigurationError(wrong)

@@ -166,10 +166,7 @@ def locked(folder: Path, run_id: str) -> Iterator[RunFolder]:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file that is there whole or not at all, after a power cut too.
-
-    Raises: DiskUnavailable.
-    """
+    """Write a file that is there whole or not at all, after a power cut too. Raises: DiskUnavailable."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, cast
@@ -13,21 +13,17 @@ from stream.errors import ConfigurationError, CorruptionError, MalformedRecord, 
 from stream.events import Recommendation
 from stream.notify.letters.contract import check_contract
 from stream.notify.letters.letter_writer import LetterWriter
-from stream.notify.letters.templates import Letter, Templates
+from stream.notify.letters.templates import Templates
 from stream.notify.letters.tier_choice import choose_tiers
 from stream.notify.letters.view import Recipient
+from stream.notify.notices.notice import Letter
 from stream.notify.settings import NotifySettings
 from stream.wire.avro_records import decode, encode
 
 LINE_BYTES_MAX: Final = 64 * 1024 * 1024
 EXPECTED: Final = "the JSON lines that `coach recommend --output` writes, each an object with a `recommendation`"
 SAMPLE_TIME: Final = "2100-01-01T00:00:00.000Z"
-SAMPLE: Final[Mapping[str, str]] = {
-    "notify_lender_name": "[COACH_NOTIFY_LENDER_NAME]",
-    "notify_lender_address": "[COACH_NOTIFY_LENDER_ADDRESS]",
-    "notify_lender_contact": "[COACH_NOTIFY_LENDER_CONTACT]",
-    "notify_lender_notice": "[COACH_NOTIFY_LENDER_NOTICE]",
-}
+LENDER: Final = ("notify_lender_name", "notify_lender_address", "notify_lender_contact", "notify_lender_notice")
 RECIPIENT: Final = Recipient(name="Alex Sample", address=("12 Example Street", "Springfield, IL 62701"))
 
 
@@ -51,7 +47,7 @@ class Preview:
 
 def with_placeholders(settings: NotifySettings) -> NotifySettings:
     """The settings, where each that is not set yet holds its own name."""
-    missing: dict[str, Any] = {name: text for name, text in SAMPLE.items() if not getattr(settings, name)}
+    missing: dict[str, Any] = {name: f"[COACH_{name.upper()}]" for name in LENDER if not getattr(settings, name)}
     return replace(settings, **missing)
 
 

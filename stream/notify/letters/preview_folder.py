@@ -10,7 +10,7 @@ from typing import Final
 from stream.errors import ConfigurationError
 from stream.notify.letters.preview import EXPECTED, Preview
 from stream.notify.notices.notice import KIND, notice_id
-from stream.notify.transports.outbox import INDEX, claim_for_previews, file_name, write_whole
+from stream.notify.transports.outbox import INDEX, claim_for_previews, file_name, write_letter, write_whole
 
 HEADINGS: Final = ("Reference", "Letter", "Status", "Ways", "Steps of each", "Reasons", "Features without a label")
 FEATURES_LISTED_MAX: Final = 20
@@ -41,8 +41,7 @@ class PreviewFolder:
             self._rows.append(f'<tr>{_cells(cells[:3])}<td colspan="{len(HEADINGS) - 3}">{cells[3]}</td></tr>')
             return
         name = file_name(one.decision_id, notice_id(one.decision_id, KIND))
-        write_whole(self._folder / f"{name}.html", one.letter.html)
-        write_whole(self._folder / f"{name}.txt", f"{one.letter.subject}\n\n{one.letter.text}")
+        write_letter(self._folder, name, one.letter)
         links = f'<a href="{name}.html">letter</a> &middot; <a href="{name}.txt">as text</a>'
         steps = ", ".join(map(str, one.steps))
         reasons = html.escape("; ".join(one.reasons))

@@ -67,10 +67,7 @@ class Models:
         return self._open(known.shelf, found.published)
 
     def of_version(self, model_id: str, model_version: str) -> PublishedModel:
-        """Give the highest revision of a version, whenever it is effective.
-
-        Raises: as `by_digest`.
-        """
+        """Give the highest revision of a version, whenever it is effective. Raises: as `by_digest`."""
         given = self._given(model_id, model_version)
         if given:
             return given[-1]

@@ -66,10 +66,7 @@ Record: TypeAlias = Decision | Stored
 
 
 def read_raw(raw: Raw, framing: Framing, *, decision_bytes_max: int) -> Record:
-    """Look into a record.
-
-    Raises: MalformedRecord, UnknownSchema, InvalidDecision or one of its branches.
-    """
+    """Look into a record. Raises: MalformedRecord, UnknownSchema, InvalidDecision or one of its branches."""
     if isinstance(raw.content, str):
         raise MalformedRecord(raw.content)
     if isinstance(raw.content, Mapping):

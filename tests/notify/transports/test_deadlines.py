@@ -13,7 +13,7 @@ from stream.errors import ContactsUnavailable, MailUnavailable
 from stream.notify.contacts.contact import Contact
 from stream.notify.contacts.contact_lookup import HttpContacts
 from stream.notify.deadlines import Deadlines, Watchdog
-from stream.notify.letters.templates import Letter
+from stream.notify.notices.notice import Letter
 from stream.notify.settings import NotifySettings
 from stream.notify.transports.mail import EXCHANGE_ANSWERS, Mail
 from stream.notify.transports.transport import TemporaryRefusal
