@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -55,12 +53,16 @@ class BundleParts:
 
 def write_bundle(out_dir: Path, inputs: BuildInputs, parts: BundleParts, progress: Progress) -> tuple[Manifest, str]:
     """Write the bundle at `out_dir`; return its manifest and its digest. Raises: ConfigurationError."""
-    with _disk_errors(out_dir), atomic_folder(out_dir) as draft:
-        progress("writing", 0, 1)
-        arrays = {LEAF_MATRIX: parts.matrix.arrays(), PROBES: parts.probe.kept.arrays()}
-        manifest = _manifest(inputs, parts, _write(draft, inputs.files | parts.shadows.files, arrays))
-        content = encode_manifest(manifest)
-        (draft / MANIFEST).write_bytes(content)
+    arrays = {LEAF_MATRIX: parts.matrix.arrays(), PROBES: parts.probe.kept.arrays()}
+    try:
+        with atomic_folder(out_dir) as draft:
+            progress("writing", 0, 1)
+            manifest = _manifest(inputs, parts, _write(draft, inputs.files | parts.shadows.files, arrays))
+            content = encode_manifest(manifest)
+            (draft / MANIFEST).write_bytes(content)
+    except OSError as error:  # the disk is full or not writable
+        message = f"cannot write the bundle at {out_dir}: {error.strerror or error}"
+        raise ConfigurationError(message) from error
     progress("writing", 1, 1)
     return manifest, digest_of(content)
 
@@ -93,16 +95,6 @@ def _manifest(inputs: BuildInputs, parts: BundleParts, files: dict[str, FileEntr
         "audit_record_bytes_max": parts.audit_record_bytes_max,
         "files": files,
     }
-
-
-@contextmanager
-def _disk_errors(out_dir: Path) -> Iterator[None]:
-    """Only writing happens inside, so an OSError means that the disk is full or not writable."""
-    try:
-        yield
-    except OSError as error:
-        message = f"cannot write the bundle at {out_dir}: {error.strerror or error}"
-        raise ConfigurationError(message) from error
 
 
 def _write(

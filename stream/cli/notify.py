@@ -19,7 +19,7 @@ from stream.runtime.logs import set_up_logging
 from stream.runtime.settings import read_settings
 
 if TYPE_CHECKING:
-    from stream.notify.letters.preview_folder import Totals
+    from stream.notify.letters.preview import Totals
 
 FAULTS_SHOWN_MAX: Final = 20
 EXAMPLE: Final = """\b
@@ -175,8 +175,7 @@ def preview(
 
     Exit codes: 0 done; 1 an answer makes no letter (the first 20 are named); 2 a setting, template or file is wrong.
     """
-    from stream.notify.letters.preview import previews  # noqa: PLC0415 - as above
-    from stream.notify.letters.preview_folder import PreviewFolder, Totals  # noqa: PLC0415 - as above
+    from stream.notify.letters.preview import PreviewFolder, Totals, previews  # noqa: PLC0415 - as above
     from stream.notify.run import loaded_templates  # noqa: PLC0415 - as above
 
     given = {"notify_templates": templates, "notify_locale": locale}

@@ -118,8 +118,13 @@ class Notifier:
 
     def _try(self, job: Job) -> None:
         retry = self._retry(job.record.partition)
+
+        def attempt() -> None:
+            if not self._is_answered(job, retry):
+                self._count(job, self._delivery_steps.deliver(job, retry))
+
         try:
-            self._attempt(job, retry)
+            retry.outlast(attempt)
         except PartitionLost:  # or about to be: a rebalance decides, and calls `drop`
             job.due_s = self._clock() + PARTITION_LOST_PAUSE_S
             self._waiting[job.notice_id] = job
@@ -135,15 +140,6 @@ class Notifier:
             log.error("notice.fault", extra={"decision_id": job.recommendation["decision_id"], "where": where})  # noqa: TRY400
             self._fail(job, UnexpectedFault(f"a fault of this software: {type(fault).__name__}"))
         self._finish(job)
-
-    def _attempt(self, job: Job, retry: Retry) -> None:
-        """Attempt a letter until no dependency is down."""
-
-        def once() -> None:
-            if not self._is_answered(job, retry):
-                self._count(job, self._delivery_steps.deliver(job, retry))
-
-        retry.outlast(once)
 
     def _is_answered(self, job: Job, retry: Retry) -> bool:
         """Whether the decision has, or may have, its letter already; a different answer is reported, once."""
@@ -170,7 +166,6 @@ class Notifier:
         return True
 
     def _count(self, job: Job, done: Notice) -> None:
-        """Count a sent letter, and log it."""
         late = self._is_due(job, 0)
         channel = cast("Channel", done["channel"])
         self._last_sent_s[channel] = self._clock()

@@ -74,9 +74,10 @@ def check_request(request: Request, settings: Settings) -> None:
     if topic is not None:
         own = {settings.topic_audit: "COACH_TOPIC_AUDIT", settings.topic_decisions: "COACH_TOPIC_DECISIONS"}
         check_source(topic, "--topic" if request.topic is not None else own[topic])
-    change = request.change
-    if change.threshold is not None and not _usable(change.threshold, change.threshold_scale):
-        reason = f"--threshold {change.threshold:g}: must be between 0 and 1 on scale probability, and finite on scale margin"
+    threshold = request.change.threshold
+    is_share = request.change.threshold_scale == "probability"
+    if threshold is not None and not (math.isfinite(threshold) and (not is_share or 0 < threshold < 1)):
+        reason = f"--threshold {threshold:g}: must be between 0 and 1 on scale probability, and finite on scale margin"
         raise ConfigurationError(reason)
 
 
@@ -153,7 +154,3 @@ def parameters_of(
 
 def _digest(content: bytes | None) -> str | None:
     return None if content is None else hashlib.sha256(content).hexdigest()
-
-
-def _usable(threshold: float, scale: str | None) -> bool:
-    return math.isfinite(threshold) and (scale == "margin" or 0 < threshold < 1 or scale is None)

@@ -86,8 +86,6 @@ def run_replay(
 
 @dataclass(kw_only=True)
 class _Work:
-    """The parts of one run."""
-
     request: Request
     settings: Settings
     replay: ReplaySettings
@@ -282,7 +280,6 @@ class _Pace:
         self._next_s = time.monotonic()
 
     def wait(self) -> None:
-        """Wait until it is time for the next record."""
         while self._every_s and (early_s := self._next_s - time.monotonic()) > 0:
             time.sleep(min(early_s, PACE_STEP_S))
         self._next_s = max(self._next_s, time.monotonic() - PACE_STEP_S) + self._every_s

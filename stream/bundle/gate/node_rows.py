@@ -34,12 +34,12 @@ class _Paths(NamedTuple):
 
 
 class NodeRows:
-    """Rows that reach the nodes of a forest. `reachable` (nodes,): whether any row can reach a node."""
+    """Rows that reach the nodes of a forest. `reachable` (nodes,): whether any row can reach a node.
 
-    reachable: Bools
+    Shape: pool (n, features) float64, walked once.
+    """
 
     def __init__(self, forest: Forest, pool: Rows) -> None:
-        """`pool`: (n, features) float64, walked once."""
         self._forest, self._pool, self._paths = forest, pool, _paths(forest)
         leaf_row = np.full(len(forest.leaf_node), INSIDE, np.int64)
         for start in range(0, len(pool), BATCH_ROWS):
@@ -82,7 +82,6 @@ def _paths(forest: Forest) -> _Paths:
 
 @numba.njit(cache=True, nogil=True)
 def _first_rows(slots: Int32s, start: int, leaf_row: Places) -> None:
-    """Store for each leaf the first row that reaches it."""
     for row in range(slots.shape[0]):
         for tree in range(slots.shape[1]):
             if leaf_row[slots[row, tree]] == INSIDE:

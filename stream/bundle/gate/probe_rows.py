@@ -55,8 +55,6 @@ class _Placements:
 class ProbeRows:
     """All rows for a forest. `nodes` counts the splits that they reach."""
 
-    nodes: NodeProbes
-
     def __init__(
         self, forest: Forest, pool: Rows, declared: Sequence[int] = (), node_rows: NodeRows | None = None
     ) -> None:
@@ -69,7 +67,8 @@ class ProbeRows:
         known = tuple(declared) or (0,) * len(forest.features)
         thresholds = [_with_neighbours(forest.thresholds(j)) for j in features]
         codes = [_codes(forest, j, known[j]) for j in features]
-        tripping = [np.concatenate([np.array(TRIPPING), _sentinels(forest)])] * len(features)
+        sentinel = np.array([] if forest.missing is None else [forest.missing], forest.dtype)
+        tripping = [np.concatenate([np.array(TRIPPING), _with_neighbours(sentinel)])] * len(features)
         self._of: dict[ProbeKind, _Placements] = {
             "pool": _Placements(len(pool), *_nothing()),
             "threshold": _one_each(thresholds),
@@ -124,7 +123,6 @@ def _nothing() -> tuple[Places, Places, Rows]:
 
 
 def _one_each(values: Sequence[Rows]) -> _Placements:
-    """A row for each value of each feature."""
     lengths = [len(of_feature) for of_feature in values]
     rows = sum(lengths)
     return _Placements(rows, np.arange(rows), np.repeat(np.arange(len(values)), lengths), np.concatenate(values))
@@ -145,11 +143,6 @@ def _combined(values: Sequence[Rows]) -> _Placements:
     begin = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
     which = (raw[row, 1 + TOGETHER_MAX + nth] % lengths[feature]).astype(np.int64)
     return _Placements(COMBINATIONS, row, feature, np.concatenate(values)[begin[feature] + which])
-
-
-def _sentinels(forest: Forest) -> Rows:
-    """What the decider takes for missing, and its neighbours in float32, which are none, and float64, which are."""
-    return np.empty(0) if forest.missing is None else _with_neighbours(np.array([forest.missing], forest.dtype))
 
 
 def _with_neighbours(on: npt.NDArray[np.floating]) -> Rows:

@@ -23,8 +23,7 @@ from stream.bundle.manifest import SHADOWS, Manifest, ShadowsEntry
 from stream.bundle.manifest_fields import SHADOWS_MAX
 from stream.bundle.pool import Rows
 from stream.bundle.read_model import forest_in, library_of, read_file, read_model
-from stream.bundle.shadows.train_params import TrainParams, read_train_params
-from stream.bundle.shadows.training import labels_of, train_shadow
+from stream.bundle.shadows.training import TrainParams, labels_of, read_train_params, train_shadow
 from stream.errors import ConfigurationError, CorruptionError, ProbeMismatch, shown
 from stream.forest.libraries import LIBRARIES
 from stream.forest.link import check_predictions, link_of

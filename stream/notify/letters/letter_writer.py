@@ -9,7 +9,7 @@ from stream.events import Recommendation
 from stream.notify.contacts.contact import Contact, Contacts, address_hmac
 from stream.notify.letters.contract import check_contract
 from stream.notify.letters.templates import LetterTemplates, Templates
-from stream.notify.letters.view import Recipient, View, recipient_of, view_of
+from stream.notify.letters.view import Recipient, View, view_of
 from stream.notify.notices.notice import KIND, KeptLetter, Letter, notice_id
 from stream.notify.settings import CHANNELS, Channel, NotifySettings
 from stream.notify.transports.transport import Package
@@ -65,7 +65,9 @@ class LetterWriter:
     ) -> Draft:
         wanted = contact.locale if contact is not None and contact.locale else self._settings.notify_locale
         templates = self.templates(wanted)
-        recipient = recipient_of(contact, by_post=channel == "print")
+        recipient = Recipient()
+        if contact is not None:
+            recipient = Recipient(name=contact.name, address=contact.postal_address if channel == "print" else ())
         sent, kept = (self.letter(recommendation, one, wanted, at_ms) for one in (recipient, recipient.kept))
         return Draft(
             wanted=wanted,

@@ -9,7 +9,6 @@ from typing import Any, Final, TypeAlias
 from zoneinfo import ZoneInfo
 
 from stream.events import Action, Recommendation, RecommendedTier
-from stream.notify.contacts.contact import Contact
 from stream.notify.letters.number_words import Words, before_and_after, last_whole_day
 from stream.notify.letters.tier_choice import choose_tiers
 from stream.notify.settings import NotifySettings
@@ -45,13 +44,6 @@ class Recipient:
     def kept(self) -> Recipient:
         """Placeholders for name and address, for the notice."""
         return Recipient(name=NAME_KEPT * bool(self.name), address=(ADDRESS_KEPT,) * bool(self.address))
-
-
-def recipient_of(contact: Contact | None, *, by_post: bool) -> Recipient:
-    """The name of a contact, and the postal address where the letter is printed."""
-    if contact is None:
-        return Recipient()
-    return Recipient(name=contact.name, address=contact.postal_address if by_post else ())
 
 
 def view_of(

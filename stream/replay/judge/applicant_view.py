@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -77,7 +77,7 @@ def number_differences(before: Body, after: Body) -> tuple[str, ...]:
     found += [
         f"reasons: {what}s"
         for what in ("code", "contribution")
-        if _of_all(before["reasons"], what) != _of_all(after["reasons"], what)
+        if [one[what] for one in before["reasons"]] != [one[what] for one in after["reasons"]]
     ]
     sides = [{one["tier"]: one for one in body["tiers"]} for body in (before, after)]
     for tier in TIERS:
@@ -92,10 +92,6 @@ def number_differences(before: Body, after: Body) -> tuple[str, ...]:
 def _wording(view: ApplicantView, tier: str) -> list[tuple[str, str | None] | None]:
     words = view.words or {}
     return [words.get(feature) for feature, _, _ in view.options[tier]]
-
-
-def _of_all(reasons: Sequence[Mapping[str, Any]], what: str) -> list[Any]:
-    return [one[what] for one in reasons]
 
 
 def _contributions(tier: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

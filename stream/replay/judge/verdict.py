@@ -19,8 +19,9 @@ ERROR: Final = "error"
 OUTSIDE: Final = "outside_window"
 OF_A_REPLAY: Final = "of_a_replay"
 REPEAT: Final = "repeat"  # equal to an earlier record, so nothing is said about it again
+APART: Final = (REPEAT, OUTSIDE, OF_A_REPLAY)  # read and not replayed: counted already, or by the request's own word
 OUTCOMES: Final[Mapping[Mode, tuple[str, ...]]] = {
-    "reproduce": ("identical", "changed", "other_engine", "altered", ERROR, REPEAT, OUTSIDE, OF_A_REPLAY),
+    "reproduce": ("identical", "changed", "other_engine", "altered", ERROR, *APART),
     "what-if": (
         "still_approved",
         "newly_declined",
@@ -29,13 +30,10 @@ OUTCOMES: Final[Mapping[Mode, tuple[str, ...]]] = {
         "approved_otherwise",
         "declined_otherwise",
         ERROR,
-        REPEAT,
-        OUTSIDE,
-        OF_A_REPLAY,
+        *APART,
     ),
-    "backfill": ("answered_before", "answered_now", "approved", ERROR, REPEAT, OUTSIDE, OF_A_REPLAY),
+    "backfill": ("answered_before", "answered_now", "approved", ERROR, *APART),
 }
-APART: Final = (REPEAT, OUTSIDE, OF_A_REPLAY)  # read and not replayed: counted already, or by the request's own word
 DIFFERENCES: Final = ("changed", "other_engine", "altered", ERROR)  # of reproduce: what makes it exit with 1
 
 Feasibility: TypeAlias = Literal["feasible", "infeasible", "not_model", "unknown"]

@@ -34,11 +34,6 @@ class Change:
     features: bytes | None = None
     policy: bytes | None = None
 
-    @property
-    def rules(self) -> bool:
-        """Whether the rules of a bundle change."""
-        return self.features is not None or self.policy is not None
-
 
 class ChangedModels:
     """Gives the model that a what-if asks, for each decision."""
@@ -60,7 +55,7 @@ class ChangedModels:
         found = self._changed.get(digest)
         if found is None:
             found = base
-            if self._change.rules:
+            if self._change.features is not None or self._change.policy is not None:
                 found = with_rules(base, self._change.features, self._change.policy)
             self._check_threshold(found)
             self._changed[digest] = found

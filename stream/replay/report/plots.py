@@ -164,14 +164,13 @@ def actions(report: Report, tier: str, sides: Sequence[str]) -> str:
         before["features"].keys() | after["features"].keys(),
         key=lambda one: (-max(after["features"].get(one, 0), before["features"].get(one, 0)), one),
     )[:FEATURES_MAX]
-
+    longest = max(len(shown(name, NAME_CHARACTERS_MAX)) for name in names)
+    left = (0.2 + LETTER_INCHES * longest) / WIDTH_INCHES
     height_inches = 1.1 + 0.42 * len(names)
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
-        figure.subplots_adjust(
-            left=_left_of(names, WIDTH_INCHES), right=0.98, top=1 - 0.1 / height_inches, bottom=0.62 / height_inches
-        )
+        figure.subplots_adjust(left=left, right=0.98, top=1 - 0.1 / height_inches, bottom=0.62 / height_inches)
         places = np.arange(len(names))
         for side, shift, colour, label in ((before, -0.19, BEFORE, sides[0]), (after, 0.19, AFTER, sides[1])):
             if side["answers"]:
@@ -187,12 +186,6 @@ def actions(report: Report, tier: str, sides: Sequence[str]) -> str:
         axes.legend(loc="lower right", fontsize=9)
 
     return _svg("actions", draw, WIDTH_INCHES, height_inches)
-
-
-def _left_of(names: Sequence[str], width_inches: float) -> float:
-    """The share of the width that the names take."""
-    longest = max(len(shown(name, NAME_CHARACTERS_MAX)) for name in names)
-    return (0.2 + LETTER_INCHES * longest) / width_inches
 
 
 def _percent(value: float, _place: object = None) -> str:

@@ -36,6 +36,7 @@ def report_of(parameters: Mapping[str, Any], source: Snapshot, tally: Tally) -> 
     mode = cast("Mode", parameters["mode"])
     check_sums(mode, source, tally)
     outcomes = tally.of("outcomes")
+    pairs = sorted([*map(int, key.split(",")), number] for key, number in tally.of("margins").items())
     return {
         "format_version": FORMAT_VERSION,
         "run_id": parameters["run_id"],
@@ -65,7 +66,7 @@ def report_of(parameters: Mapping[str, Any], source: Snapshot, tally: Tally) -> 
             side: {name: tally.of(f"feasibility:{side}")[name] for name in FEASIBILITIES} for side in SIDES
         },
         "tiers": {side: {tier: _tier(tally, side, tier) for tier in TIERS} for side in SIDES},
-        "margins": {"bin_width": MARGIN_BIN, "pairs": _pairs(tally.of("margins"))},
+        "margins": {"bin_width": MARGIN_BIN, "pairs": pairs},
         "examples": tally.examples,
     }
 
@@ -143,7 +144,3 @@ def _quantile(histogram: Iterable[tuple[float, int]], share: float) -> float | N
 
 def _by_name(counts: Counter[str]) -> dict[str, int]:
     return dict(sorted(counts.items()))
-
-
-def _pairs(counts: Counter[str]) -> list[list[int]]:
-    return sorted([*map(int, key.split(",")), number] for key, number in counts.items())

@@ -85,7 +85,9 @@ class ArchivedRecords:
 
     def read(self, chunks: Sequence[Chunk]) -> Iterator[ReadChunk]:
         """See `ReadsRecords`."""
-        wanted = _by_part(chunks)
+        wanted: dict[int, list[Chunk]] = {}
+        for chunk in chunks:
+            wanted.setdefault(chunk.part, []).append(chunk)
         left = list(chunks)
         found = (one for one in self._reads(self._uri, **self._asked) if one.partition in wanted)
         for (part, first), records in groupby(found, key=lambda one: (one.partition, _start(wanted, one))):
@@ -96,13 +98,6 @@ class ArchivedRecords:
             yield ReadChunk(chunk=left.pop(0), raws=[_raw(one) for one in records])
         for chunk in left:
             yield ReadChunk(chunk=chunk, raws=())
-
-
-def _by_part(chunks: Sequence[Chunk]) -> dict[int, list[Chunk]]:
-    found: dict[int, list[Chunk]] = {}
-    for chunk in chunks:
-        found.setdefault(chunk.part, []).append(chunk)
-    return found
 
 
 def _start(wanted: dict[int, list[Chunk]], one: Archived) -> int | None:

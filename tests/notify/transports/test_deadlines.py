@@ -41,9 +41,13 @@ def settings(port: int, **changes: Any) -> NotifySettings:
     return NotifySettings(**(usual | changes))
 
 
-def look_up(port: int, deadlines: Deadlines | None = None, **more: Any) -> HttpContacts:
-    usual: dict[str, Any] = {"token": "", "timeout_s": TIMEOUT_S, "tries": 1}
-    return HttpContacts(f"http://127.0.0.1:{port}/p/{{subject_ref}}?key=k3y", deadlines=deadlines, **(usual | more))
+def look_up(port: int, deadlines: Deadlines | None = None, *, tries: int = 1, **more: Any) -> HttpContacts:
+    settings = NotifySettings(
+        notify_contacts=f"http://127.0.0.1:{port}/p/{{subject_ref}}?key=k3y",
+        notify_contacts_timeout_s=TIMEOUT_S,
+        notify_contacts_tries=tries,
+    )
+    return HttpContacts(settings, deadlines, **more)
 
 
 @pytest.mark.parametrize(("answer", "drop"), [(LONG_HEAD, b" "), (HEAD, b"X-More: y\r\n"), (HEAD, b"x")])
