@@ -80,7 +80,7 @@ def read_inputs(
         forest=forest,
         trees=chosen,
         trees_by_claims=readings.chosen is None,
-        other_trees=readings.other_than(chosen),
+        other_trees={trees: one for trees, one in readings.others.items() if trees != chosen},
         rules=rules,
         policy=policy,
         pool=pool,

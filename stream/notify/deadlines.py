@@ -59,7 +59,6 @@ class Watchdog:
         self._thread = threading.Thread(target=self._wait, name="deadline", daemon=True)
 
     def __enter__(self) -> None:
-        """Start watching."""
         self._thread.start()
 
     def __exit__(self, *_how: object) -> None:

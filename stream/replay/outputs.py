@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import orjson
 
@@ -34,16 +34,6 @@ ANSWERS: Final = "answers"
 REFUSED: Final = "refused"
 
 
-class WritesChunks(Protocol):
-    """Where the answers of a chunk go."""
-
-    def write(self, chunk: Chunk, judged: Sequence[Judged]) -> list[Judged]:
-        """Write all of it; give the verdicts back, with those refused whose records a topic does not take.
-
-        Raises: DependencyError, ConfigurationError; then some may be written and some not.
-        """
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToTopics:
     """Writes to the topics of a run."""
@@ -54,7 +44,10 @@ class ToTopics:
     settings: Settings
 
     def write(self, chunk: Chunk, judged: Sequence[Judged]) -> list[Judged]:  # noqa: ARG002 - topics know no chunks
-        """See `WritesChunks`."""
+        """Write all of it; give the verdicts back, with those refused whose records a topic does not take.
+
+        Raises: DependencyError, ConfigurationError; then some may be written and some not.
+        """
         retry = Retry(total_s=self.settings.outage_max_s, pause_max_s=self.settings.retry_delay_max_s)
         settled = list(judged)
         in_order: tuple[tuple[ReplayTopic, RecordName], ...] = (
@@ -114,7 +107,7 @@ class ToFiles:
     run_id: str
 
     def write(self, chunk: Chunk, judged: Sequence[Judged]) -> list[Judged]:
-        """See `WritesChunks`."""
+        """As `ToTopics.write` does; files take every record."""
         answers = [_answer_line(raw, one, self.run_id) for raw, one in judged if one.answer is not None]
         refusals = [_refusal_line(raw, one) for raw, one in judged if one.outcome == ERROR]
         for name, lines in ((ANSWERS, answers), (REFUSED, refusals)):

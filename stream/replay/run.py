@@ -17,7 +17,7 @@ from stream.replay.fence import FencedDelivery, ReplayTopics, replay_topics
 from stream.replay.judge.models import Models, Published, open_given
 from stream.replay.judge.modes import Backfill, Judge, Mode, Reproduce, WhatIf, answered_in
 from stream.replay.judge.repeats import SeenRecords
-from stream.replay.outputs import ANSWERS, REFUSED, Judged, ToFiles, ToTopics, WritesChunks
+from stream.replay.outputs import ANSWERS, REFUSED, Judged, ToFiles, ToTopics
 from stream.replay.own_topics import prepare_topics
 from stream.replay.report.report import report_bytes, report_of
 from stream.replay.report.tally import Tally, merged
@@ -204,15 +204,12 @@ class _Work:
         if self.request.mode == "reproduce":
             return Reproduce(models)
         if self.request.mode == "what-if":
-            self._check_version(models)
+            version = self.request.change.model_version
+            if version is not None and version not in (known := models.versions()):
+                message = f"--model {version}: no model of this version is published or given with --bundle; known are {', '.join(sorted(known)) or 'none'}"
+                raise ConfigurationError(message)
             return WhatIf(models, self.request.change)
         return Backfill(models, answered_in(self._answer_sources(state), self.framing))
-
-    def _check_version(self, models: Models) -> None:
-        version = self.request.change.model_version
-        if version is not None and version not in (known := models.versions()):
-            message = f"--model {version}: no model of this version is published or given with --bundle; known are {', '.join(sorted(known)) or 'none'}"
-            raise ConfigurationError(message)
 
     def _answer_sources(self, state: RunState) -> Iterator[tuple[ReadsRecords, Snapshot]]:
         audit = self._audit_topic()
@@ -253,8 +250,8 @@ class _Work:
             )
             prepare_topics(self.settings, self.replay, self.topics, self.framing, goes_on=goes_on)
 
-    def _writers(self) -> list[WritesChunks]:
-        writers: list[WritesChunks] = []
+    def _writers(self) -> list[ToTopics | ToFiles]:
+        writers: list[ToTopics | ToFiles] = []
         if self.request.to_topics:
             delivery = KafkaDelivery(
                 kafka_properties(self.settings), delivery_timeout_s=self.settings.delivery_timeout_s

@@ -39,19 +39,12 @@ EVEN: Final = 0.5  # the area under the curve of a model that ranks nobody
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Training:
-    """How many shadows to train, with which parameters, on which outcomes of the pool."""
-
-    count: int
-    params: TrainParams
-    target_column: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowRequest:
-    """The requested shadows: trained ones, given files, or none."""
+    """The requested shadows: `count` trained with `params` on the outcomes of `target_column`, given files, or none."""
 
-    training: Training | None = None
+    count: int = 0
+    params: TrainParams | None = None
+    target_column: str = ""
     given: tuple[Path, ...] = ()
 
 
@@ -84,8 +77,7 @@ def shadow_request(
         )
     if target_column is None:
         _refuse("--shadows needs --target-column, the pool's column that the model was trained to predict")
-    params = read_train_params(train_params)
-    return ShadowRequest(training=Training(count=count, params=params, target_column=target_column))
+    return ShadowRequest(count=count, params=read_train_params(train_params), target_column=target_column)
 
 
 def build_shadows(request: ShadowRequest, inputs: BuildInputs, cutoff: float, progress: Progress) -> BuiltShadows:
@@ -94,12 +86,12 @@ def build_shadows(request: ShadowRequest, inputs: BuildInputs, cutoff: float, pr
     Raises: ConfigurationError (ModelRefused among it) that names the shadow and why it does not fit, ProbeMismatch
     where its library computes anything else than we do.
     """
-    training = request.training
-    if training is None and not request.given:
+    params = request.params
+    if params is None and not request.given:
         return BuiltShadows()
     files: dict[str, bytes] = {}
     forests: list[Forest] = []
-    read = _given(request.given, inputs, progress) if training is None else _trained(training, inputs, progress)
+    read = _given(request.given, inputs, progress) if params is None else _trained(request, params, inputs, progress)
     for shadow in read:
         _compare(shadow, inputs)
         _check_side(shadow, inputs, cutoff)
@@ -109,12 +101,12 @@ def build_shadows(request: ShadowRequest, inputs: BuildInputs, cutoff: float, pr
             _refuse(f"the shadow models have more than {SHADOWS_BYTES_MAX} bytes in all; give fewer or smaller ones")
     shadows = Shadows(forests=tuple(forests))
     entry: ShadowsEntry = {
-        "trained": training is not None,
+        "trained": params is not None,
         "searched": shadows.searched,
         "held_out": shadows.held_out,
         "forests_sha256": [forest.digest for forest in forests],
     }
-    return BuiltShadows(files=files if training is None else files | {TRAIN: training.params.content}, entry=entry)
+    return BuiltShadows(files=files if params is None else files | {TRAIN: params.content}, entry=entry)
 
 
 def stored_shadows(folder: Path, manifest: Manifest, forest: Forest, rules: FeatureRules) -> Shadows:
@@ -164,19 +156,19 @@ class _Shadow:
     remedy: str  # where it ranks people in reverse
 
 
-def _trained(training: Training, inputs: BuildInputs, progress: Progress) -> Iterator[_Shadow]:
-    forest, column = inputs.forest, training.target_column
+def _trained(request: ShadowRequest, params: TrainParams, inputs: BuildInputs, progress: Progress) -> Iterator[_Shadow]:
+    forest, column = inputs.forest, request.target_column
     labels = labels_of(forest, inputs.pool, column)
     suffix = LIBRARIES[forest.library].trained_suffix
-    name = f"a shadow model trained as --train-params {training.params.path} says"
+    name = f"a shadow model trained as --train-params {params.path} says"
     remedy = (
         f"name the --target-column that the model was trained to predict; {shown(column)!r} looks like its opposite"
     )
-    for number in range(training.count):
-        progress("training shadows", number, training.count)
-        content = train_shadow(forest, inputs.pool.rows, labels, training.params, number)
+    for number in range(request.count):
+        progress("training shadows", number, request.count)
+        content = train_shadow(forest, inputs.pool.rows, labels, params, number)
         yield _read(name, content, Path(f"{number:02d}{suffix}"), inputs, trained=True, remedy=remedy)
-    progress("training shadows", training.count, training.count)
+    progress("training shadows", request.count, request.count)
 
 
 def _given(paths: Sequence[Path], inputs: BuildInputs, progress: Progress) -> Iterator[_Shadow]:

@@ -1,4 +1,4 @@
-"""A Kafka that needs no installation: librdkafka's mock cluster in a process of its own, with control over its faults.
+"""A Kafka that needs no installation: librdkafka's mock cluster in a process of its own.
 
 It speaks the real protocol over real sockets to any client on this machine, and keeps everything in memory. What it
 leaves out is said in `mock_cluster.py`; who writes much to one partition has to read along and to check, as
@@ -8,7 +8,7 @@ leaves out is said in `mock_cluster.py`; who writes much to one partition has to
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Self, cast
+from typing import ClassVar, Final, Self, cast
 
 from confluent_kafka import Consumer, TopicPartition
 
@@ -25,16 +25,17 @@ class EmbeddedKafka(LineProcess):
     group waits for further members.
     """
 
+    MODULE: ClassVar[str] = "stream.demo.embedded.mock_cluster"
+
     def __init__(
         self, topics: Mapping[str, int] | None = None, *, brokers: int = 1, rebalance_delay_ms: int = 200
     ) -> None:
         arguments = str(brokers), str(rebalance_delay_ms)
         name = "the embedded Kafka"
-        super().__init__("stream.demo.embedded.mock_cluster", *arguments, name=name, gone=KafkaUnavailable)
+        super().__init__(self.MODULE, *arguments, name=name, gone=KafkaUnavailable)
         self._topics = dict(topics or {})
 
     def __enter__(self) -> Self:
-        """Start the process and make the topics."""
         super().__enter__()
         try:
             for name, partitions in self._topics.items():
@@ -52,18 +53,6 @@ class EmbeddedKafka(LineProcess):
     def create_topic(self, name: str, partitions: int) -> None:
         """Make a topic; the mock has no CreateTopics request."""
         self.tell(f"topic {name} {partitions}")
-
-    def down(self, broker: int = 1) -> None:
-        """Close all connections of a broker and refuse new ones; what it holds is kept."""
-        self.tell(f"down {broker}")
-
-    def up(self, broker: int = 1) -> None:
-        """Let a broker that was down answer again."""
-        self.tell(f"up {broker}")
-
-    def err(self, api_key: int, error_code: int, count: int = 1) -> None:
-        """Let the next `count` requests of a kind fail with a protocol error (Produce is 0, Fetch 1, OffsetCommit 8)."""
-        self.tell(f"err {api_key} {error_code} {count}")
 
 
 def lost_records(bootstrap: str, read_up_to: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:

@@ -184,7 +184,6 @@ class Mail:
         raise AddressRefused(reply)
 
     def _reset(self, server: smtplib.SMTP) -> None:
-        """Reset the connection for the next letter."""
         try:
             server.rset()
         except (OSError, smtplib.SMTPException):

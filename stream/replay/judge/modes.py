@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Container, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 from stream.canonical import sha256
 from stream.errors import MalformedRecord, PoisonError, StreamError, UnexpectedFault, place_of
@@ -135,11 +135,14 @@ class Reproduce:
             outcome = "other_engine"
         else:
             outcome = "changed" if differs else "identical"
+        before = None
+        with suppress(KeyError, TypeError, ValueError, AttributeError):  # as it was stored, of any shape
+            before = side_of(record.body)
         return Verdict(
             outcome=outcome,
             decision_id=record.decision.decision_id,
             differs=differs,
-            before=_side_of_stored(record.body),
+            before=before,
             after=side_of(made.body),
             decision=replace(record.decision, traceparent=record.traceparent),
             answer=made,
@@ -305,10 +308,3 @@ def _outcome(decision: Decision, *, its_own: bool, accepted: bool) -> str:
     if not its_own:
         return "declined_otherwise"
     return "newly_approved" if accepted else "still_declined"
-
-
-def _side_of_stored(body: Any) -> Side | None:  # noqa: ANN401 - as it was stored, of any shape
-    try:
-        return side_of(body)
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return None

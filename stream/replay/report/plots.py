@@ -132,7 +132,7 @@ def efforts(report: Report, sides: Sequence[str]) -> str:
             axes.set_xscale("log", base=2)
             axes.xaxis.set_major_locator(LogLocator(base=2, numticks=EFFORT_TICKS))
             axes.xaxis.set_minor_locator(NullLocator())
-            axes.xaxis.set_major_formatter(_plain)
+            axes.xaxis.set_major_formatter("{x:.2g}")
             axes.yaxis.set_major_formatter(_percent)
             axes.grid(axis="y", color=GRID, linewidth=0.7)
             axes.set_xlabel("effort")
@@ -190,10 +190,6 @@ def actions(report: Report, tier: str, sides: Sequence[str]) -> str:
 
 def _percent(value: float, _place: object = None) -> str:
     return f"{100 * value:.3g} %"
-
-
-def _plain(value: float, _place: object = None) -> str:
-    return f"{value:.2g}"
 
 
 def _svg(name: str, draw: Callable[[Figure], None], width_inches: float, height_inches: float) -> str:
