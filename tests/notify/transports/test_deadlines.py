@@ -41,13 +41,15 @@ def settings(port: int, **changes: Any) -> NotifySettings:
     return NotifySettings(**(usual | changes))
 
 
-def look_up(port: int, deadlines: Deadlines | None = None, *, tries: int = 1, **more: Any) -> HttpContacts:
+def look_up(
+    port: int, deadlines: Deadlines | None = None, *, timeout_s: float = TIMEOUT_S, tries: int = 1
+) -> HttpContacts:
     settings = NotifySettings(
         notify_contacts=f"http://127.0.0.1:{port}/p/{{subject_ref}}?key=k3y",
-        notify_contacts_timeout_s=TIMEOUT_S,
+        notify_contacts_timeout_s=timeout_s,
         notify_contacts_tries=tries,
     )
-    return HttpContacts(settings, deadlines, **more)
+    return HttpContacts(settings, deadlines)
 
 
 @pytest.mark.parametrize(("answer", "drop"), [(LONG_HEAD, b" "), (HEAD, b"X-More: y\r\n"), (HEAD, b"x")])
