@@ -25,7 +25,6 @@ from stream.forest.trees import Forest, TreesUsed
 from stream.forest.xgboost.link import XgboostLink
 from stream.forest.xgboost.reader import read_xgboost
 from stream.recourse.explain.attribution import by_feature, contrast
-from tests.examples import examples
 from tests.forest.exactness import assert_equals_owner
 from tests.forest.models import Recipe, Rows, owner_of, probes, xgboost_matrix
 
