@@ -1,4 +1,4 @@
-"""The account at the end of the story: what came back, some of it to read, and all of it checked."""
+"""The account at the end of the demo: what came back, three letters of it, and every record verified."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ANSWERED: Final = "decision.ended"  # the worker's log line at the end of each d
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """All decisions of a run, and what the topics hold of them, by decision_id."""
+    """All decisions of a run, and the records about them on the topics, by decision_id."""
 
     posts: Sequence[Post]
     recommendations: Mapping[str, Recommendation]
@@ -33,7 +33,7 @@ class Account:
     dead_letters: Sequence[DeadLetter]
 
     def faults(self) -> Iterator[str]:
-        """Say what is wrong, each in one line: answers that lack or should not be, records that do not add up, dead letters."""
+        """List the faults, a line each: answers missing or not due, audit records that do not verify, dead letters."""
         for post in self.posts:
             for what, answers in (("recommendation", self.recommendations), ("audit record", self.audits)):
                 if post.declined and post.decision_id not in answers:
@@ -65,7 +65,7 @@ class Account:
 
 
 def account_of(posts: Sequence[Post], heard: Heard) -> Account:
-    """Decode what was heard. Raises: PoisonError for a record that no schema of ours reads."""
+    """Decode the records that came back. Raises: PoisonError for a record that no schema of ours reads."""
     return Account(
         posts=posts,
         recommendations={k: cast("Recommendation", decode(v)[1]) for k, v in heard.recommendations.items()},

@@ -1,4 +1,4 @@
-"""The lender's model and its bundle, made from past applications: what every run of the demo begins with."""
+"""The lender's model and its bundle, made from past applications: the start of every demo."""
 
 from __future__ import annotations
 

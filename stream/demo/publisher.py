@@ -41,7 +41,7 @@ def publish_only(script: Script, settings: Settings, say: Say, progress: Progres
 
 
 class _Sender:
-    """Sends decisions at a pace, and knows when the brokers have them."""
+    """Sends decisions at a fixed rate, and waits until the brokers have acknowledged them."""
 
     def __init__(self, settings: Settings) -> None:
         properties = {**kafka_properties(settings), "acks": "all", "enable.idempotence": True, "linger.ms": 5}

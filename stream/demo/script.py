@@ -1,4 +1,4 @@
-"""What the demo's story is about: the German credit data, or the user's own."""
+"""The demo's data: German credit, or the user's own."""
 
 from __future__ import annotations
 

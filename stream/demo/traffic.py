@@ -1,4 +1,4 @@
-"""Decisions onto the broker, answers off it, at the same time: a lender's systems on both sides of the worker.
+"""Produces decisions and consumes answers at the same time: a lender's systems on both sides of the worker.
 
 The embedded broker keeps 5 MiB a partition and drops the oldest beyond that without a word. So the publisher never runs
 further ahead of the reader than fits there, whatever partition the records fall into, and afterwards the low watermarks
@@ -48,7 +48,7 @@ class Heard:
     duplicates: int = 0
 
     def settled(self, decision_id: str) -> bool:
-        """Whether a declined decision has all that it will get."""
+        """Whether a declined decision has its records or a dead letter."""
         return decision_id in self.dead_letters or (decision_id in self.recommendations and decision_id in self.audits)
 
 
@@ -112,7 +112,7 @@ class Exchange:
         return self._heard
 
     def close(self) -> None:
-        """Let go of the broker."""
+        """Close both connections."""
         self._producer.purge()
         self._reader.close()
 

@@ -1,7 +1,7 @@
-"""A chunk's verdicts -> records on the run's own topics and lines in its own files, in the worker's order.
+"""A chunk's verdicts -> records on the run's topics and lines in its files, in the worker's order.
 
-Every audit record is acknowledged by the brokers, then every recommendation, then every dead letter; a file comes into
-being whole. Only then is the chunk written down as done, so a kill in between makes equal duplicates and loses nothing.
+The brokers acknowledge every audit record, then every recommendation, then every dead letter; files are written atomically.
+Only then is the chunk recorded as done, so a kill in between makes equal duplicates and loses nothing.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class ToTopics:
     settings: Settings
 
     def write(self, chunk: Chunk, judged: Sequence[Judged]) -> list[Judged]:  # noqa: ARG002 - topics know no chunks
-        """Write all of it; give the verdicts back, with those refused whose records a topic does not take.
+        """Write a chunk; return its verdicts, refused where a topic does not take the record.
 
-        Raises: DependencyError, ConfigurationError; then some may be written and some not.
+        Raises: DependencyError, ConfigurationError; part of the chunk may be written by then.
         """
         retry = Retry(total_s=self.settings.outage_max_s, pause_max_s=self.settings.retry_delay_max_s)
         settled = list(judged)
@@ -161,7 +161,7 @@ def _refusal_line(raw: Raw, verdict: Verdict) -> bytes:
 
 
 def _inbound(raw: Raw) -> Inbound:
-    """The record as a dead letter carries it: byte for byte where it came from a topic, else written down in JSON."""
+    """The record as a dead letter carries it: byte for byte where it came from a topic, else as canonical JSON."""
     if isinstance(raw.content, dict) and raw.inbound.value is None:
         return replace(raw.inbound, value=canonical_json(raw.content))
     return raw.inbound

@@ -1,4 +1,4 @@
-"""One run from its start to its report: frozen source, chunk by chunk, each written down when it is done."""
+"""One run from start to report: a frozen source, processed and recorded chunk by chunk."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ log = logging.getLogger(__name__)
 REPORT_JSON: Final = "report.json"
 REPORT_HTML: Final = "report.html"
 PACE_STEP_S: Final = 1.0
-REPORT: Final = "report"  # folder of the report within the run's state, where nobody names another
+REPORT: Final = "report"  # the report's folder within the run's state, unless --out names another
 
 Progress: TypeAlias = Callable[[int, int, int], None]  # records done, of them before this start, records in all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """A run that is done: its report, and where it lies."""
+    """A finished run: its report and the files that hold it."""
 
     report: dict[str, Any]
     json_path: Path
@@ -59,11 +59,11 @@ def run_replay(
     *,
     progress: Progress = lambda _done, _before, _total: None,
 ) -> Finished:
-    """Do a run, or what is left of it.
+    """Run a replay, or what is left of it.
 
     Raises: ConfigurationError when the request, the settings or what is on the run's topics do not allow it;
-    DependencyError when something is away for too long, and CorruptionError: what is finished by then stays so, and
-    starting again with the same run id goes on there.
+    DependencyError when a dependency is down for too long, and CorruptionError. Finished chunks are kept: the same run id
+    resumes after them.
     """
     check_request(request, settings)
     topics = replay_topics(settings if request.uses_kafka(settings) else Settings(), request.run_id)
@@ -94,7 +94,7 @@ class _Work:
     framing: Framing
 
     def begin_or_go_on(self, parameters: dict[str, Any]) -> RunState:
-        """Freeze the source and write down what the run is, or make sure that it still is what was written."""
+        """Freeze the source and record the run's parameters, or check them against those recorded."""
         for folder in self._folders():
             sweep(folder)
         source = self._source()
@@ -127,7 +127,7 @@ class _Work:
                 raise ConfigurationError(message)
 
     def do(self, state: RunState, models: Models, progress: Progress) -> Tally:
-        """Judge and write every chunk that is not done yet; add up all results."""
+        """Judge and write every unfinished chunk; add up all results."""
         chunks = chunks_of(state.source.ranges, self.replay.replay_chunk_records)
         left = [chunk for chunk in chunks if not self.folder.finished(chunk)]
         if left:
@@ -154,7 +154,7 @@ class _Work:
         return Finished(report=report, json_path=paths[0], html_path=paths[1])
 
     def published(self) -> Published:
-        """Read what is published; the shelf opens bundles as a worker does."""
+        """Read the publications; bundles are opened as a worker opens them."""
         check_folder(self.settings.bundle_dir)
         shelf = OpenBundles(
             self.settings.bundle_dir,

@@ -19,7 +19,7 @@ Words: TypeAlias = Mapping[str, tuple[str, str | None]]  # feature -> label, uni
 class ApplicantView:
     """What a letter can say of an answer. `options`: by tier, the features to change, each from and to what.
 
-    `words` and `expires_at` are None where nobody knows them any more, and then they are not compared.
+    `words` and `expires_at` are None where unknown, and then not compared.
     """
 
     status: str
@@ -35,7 +35,7 @@ def words_of(model: PublishedModel) -> Words:
 
 
 def applicant_view(body: Body, words: Words | None, expires_at: str | None) -> ApplicantView:
-    """Take out of an audit body what the applicant is told. Raises: KeyError, TypeError for what is no audit body."""
+    """Extract from an audit body what the applicant is told. Raises: KeyError, TypeError for what is no audit body."""
     own = body["decision"]["features"]
     return ApplicantView(
         status=str(body["status"]),
@@ -69,7 +69,7 @@ def view_differences(before: ApplicantView, after: ApplicantView) -> tuple[str, 
 
 
 def number_differences(before: Body, after: Body) -> tuple[str, ...]:
-    """Name the numbers that differ and that nobody is told: margins, probabilities, efforts, contributions, codes.
+    """Name the differing numbers that no letter shows: margins, probabilities, efforts, contributions, codes.
 
     Raises: KeyError, TypeError for what is no audit body.
     """

@@ -1,4 +1,4 @@
-"""The three modes: one record -> its verdict, through the very same `answer` that the worker calls."""
+"""The three modes: one record -> its verdict, through the same `answer` that the worker calls."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ DIGEST_BYTES = 16  # of the 32 of SHA-256, to remember which decisions have an a
 
 
 class Mode(Protocol):
-    """One mode. `counts_answers`: what it counts are stored answers, not decisions."""
+    """One mode. `counts_answers`: it counts stored answers, not decisions."""
 
     counts_answers: ClassVar[bool]
 
@@ -71,9 +71,9 @@ class Judge:
         self._decision_bytes_max = decision_bytes_max
 
     def verdict(self, raw: Raw) -> Verdict:
-        """Give the verdict on one record; whatever is wrong with it is in there.
+        """Return the verdict on one record, with its error if it has one.
 
-        Raises: DependencyError, CorruptionError, ConfigurationError: the run cannot go on.
+        Raises: DependencyError, CorruptionError, ConfigurationError, which end the run.
         """
         decision_id: str | None = None
         conflict = False
@@ -102,7 +102,7 @@ class Judge:
             return replace(refused(decision_id, found), conflict=conflict)
 
     def _apart(self, record: Record, decision_id: str, raw: Raw) -> Verdict | None:
-        """Give the verdict on what is not replayed, by its mark or its time."""
+        """The verdict on a record that is not replayed because of its mark or its time; None for all others."""
         if isinstance(record, Stored) and record.replay:
             return Verdict(outcome=OF_A_REPLAY, decision_id=decision_id)
         decided_ms = decided_at_ms(record, raw.inbound)
@@ -151,7 +151,7 @@ class Reproduce:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Before:
-    """What was said before. `view` and `body` are None where no letter was due, or its text is unknown."""
+    """The answer before. `view` and `body` are None where no letter was due, or its text is unknown."""
 
     side: Side
     its_own: bool
@@ -160,7 +160,7 @@ class _Before:
 
 
 class WhatIf:
-    """Decides again, approved ones too, and answers whoever would be declined."""
+    """Decides again, approvals too, and answers those who would be declined."""
 
     counts_answers: ClassVar[bool] = False
 
@@ -199,7 +199,7 @@ class WhatIf:
         return replace(verdict, differs=differs, behind=behind)
 
     def _before(self, record: Record, decision: Decision, asked: PublishedModel) -> _Before:
-        """Say what was said before, as far as it is known, and whether the outcome was the model's own.
+        """The answer before, as far as it is known, and whether the outcome was the model's own.
 
         An outcome that the deciding model contradicts, or a decline on another basis, was somebody's decision and stays.
         """
@@ -236,7 +236,7 @@ class WhatIf:
 
 
 class Backfill:
-    """Answers the decisions that never got an answer."""
+    """Answers the decisions without an answer."""
 
     counts_answers: ClassVar[bool] = False
 
@@ -274,7 +274,7 @@ def answered_in(sources: Iterable[tuple[ReadsRecords, Snapshot]], framing: Frami
                 try:
                     record = read_raw(raw, framing, decision_bytes_max=0)
                 except PoisonError:
-                    continue  # a record that nobody can read answers nothing
+                    continue  # an unreadable record answers nothing
                 if isinstance(record, Stored) and not record.replay:
                     found.add(decision_digest(record.decision))
     return found

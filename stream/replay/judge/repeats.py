@@ -51,7 +51,7 @@ def keys_from(text: str) -> Keys:
 
 
 def keys_of(record: Record, *, counts_answers: bool) -> Keys:
-    """Give a record's digests.
+    """Return a record's digests.
 
     Where decisions are counted, one that is stored with its answer is the same as when it was sent, and whatever was
     answered is no matter. Where answers are counted (`counts_answers`), it takes an equal answer with an equal hash. What

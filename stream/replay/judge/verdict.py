@@ -1,4 +1,4 @@
-"""What became of one record: the one outcome it is counted under, what differs, and both sides of it."""
+"""The verdict on one record: its outcome, what differs, and both sides of the comparison."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class Side:
 class Verdict:
     """The outcome of one record. `answer` is what goes out for it, with the decision that it answers.
 
-    differs: parts of a stored answer, or of what a person is told; behind: numbers that nobody is told.
-    told_before: whether it is known what was said before. conflict: an earlier decision has this id and other content.
+    differs: parts of a stored answer, or of the letter; behind: numbers that no letter shows.
+    told_before: whether the earlier answer is known. conflict: an earlier decision has this id and other content.
     decided_ms: when it was decided, of what is outside the window.
     """
 
@@ -82,7 +82,7 @@ def refused(decision_id: str | None, error: PoisonError) -> Verdict:
 
 
 def side_of(body: Mapping[str, Any]) -> Side:
-    """Take out of an audit body what a report tells of it."""
+    """Extract from an audit body what a report shows."""
     return Side(
         margin=float(body["margin"]),
         feasibility=FEASIBILITY.get(str(body["status"]), "unknown"),

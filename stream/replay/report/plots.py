@@ -144,7 +144,7 @@ def efforts(report: Report, sides: Sequence[str]) -> str:
 
 
 def _shares(axes: Axes, histogram: Sequence[Sequence[float]], side: str, name: str) -> None:
-    """Draw one distribution, in half octaves; whoever needs no effort at all is not on a logarithmic axis."""
+    """Draw one distribution, in half octaves; a logarithmic axis has no place for an effort of 0."""
     found = np.array([one for one in histogram if one[0] > 0], float)
     if not len(found):
         return
@@ -205,7 +205,7 @@ def _svg(name: str, draw: Callable[[Figure], None], width_inches: float, height_
 
 
 def _for_a_page(svg: str, name: str) -> str:
-    """Leave what draws: no comments, no ids but those referred to, which are made the plot's own."""
+    """Strip comments and unused ids; prefix the ids in use with the plot's name."""
     body = svg[svg.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", body, flags=re.DOTALL)
     body = re.sub(

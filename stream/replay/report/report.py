@@ -29,7 +29,7 @@ COMPARED: Final[Mapping[Mode, tuple[str, ...]]] = {  # outcomes whose recourse i
 
 
 def report_of(parameters: Mapping[str, Any], source: Snapshot, tally: Tally) -> dict[str, Any]:
-    """Put the report together.
+    """Compose the report.
 
     Raises: CorruptionError when its counts do not add up to the input, which would be a fault of this software.
     """
@@ -72,7 +72,7 @@ def report_of(parameters: Mapping[str, Any], source: Snapshot, tally: Tally) -> 
 
 
 def check_sums(mode: Mode, source: Snapshot, tally: Tally) -> None:
-    """Hold the counts against each other and against the input. Raises: CorruptionError."""
+    """Check the counts against each other and against the input. Raises: CorruptionError."""
     outcomes = tally.of("outcomes")
     compared = sum(outcomes[name] for name in COMPARED[mode])
     kinds = tally.of("kinds")
@@ -108,7 +108,7 @@ def report_bytes(report: Mapping[str, Any]) -> bytes:
 
 
 def is_all_right(report: Mapping[str, Any]) -> bool:
-    """Whether nothing was found wrong: no difference to what was stored, and no record that could not be replayed."""
+    """Whether the run found nothing wrong: no difference to stored answers, and no record that failed."""
     outcomes = report["outcomes"]
     if report["mode"] != "reproduce":
         return not outcomes[ERROR]

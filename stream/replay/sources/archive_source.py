@@ -25,7 +25,7 @@ Reads: TypeAlias = Callable[..., Iterator[Archived]]
 
 
 def held_in(uri: str) -> dict[str, Any]:
-    """Say how many records an archive holds, and of which days, by its markers alone.
+    """Count the records of an archive, and name its first and last day, by its markers alone.
 
     Raises: ConfigurationError for what is no archive, ArchiveDamaged, DependencyError.
     """
@@ -62,7 +62,7 @@ class ArchivedRecords:
         }
 
     def snapshot(self) -> Snapshot:
-        """See `ReadsRecords`. Reads the archive once, for only so is it known how much there is."""
+        """See `ReadsRecords`. Reads the whole archive once, to count its records."""
         ranges: dict[int, tuple[int, int]] = {}
         counts: dict[int, int] = {}
         topics: set[str] = set()

@@ -104,7 +104,7 @@ class PartitionReader:
 
 
 class ProvenReader:
-    """Gives a partition's chunks with the proof that nothing in them was passed over."""
+    """Reads a partition's chunks, and proves that no record in them was skipped."""
 
     def __init__(
         self, open_consumer: Callable[[], AbstractContextManager[Consumes]], *, topic: str, part: int, brokers: str
@@ -153,7 +153,7 @@ class ProvenReader:
 
 
 def asked(question: Callable[[], Answer], doing: str) -> Answer:
-    """Ask a client something. Raises: KafkaUnavailable with what was being done."""
+    """Call a Kafka client. Raises: KafkaUnavailable that says what was being done."""
     try:
         return question()
     except KafkaException as error:
@@ -164,13 +164,13 @@ def asked(question: Callable[[], Answer], doing: str) -> Answer:
 
 
 def headers_of(message: Message) -> tuple[tuple[str, bytes | None], ...]:
-    """Give a record's headers in their order."""
+    """A record's headers, in order."""
     headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
     return tuple((name, None if value is None else bytes(value)) for name, value in headers)
 
 
 def raw_of(message: Message) -> Raw:
-    """Give a record as a replay takes it."""
+    """A Kafka message as a record of the replay."""
     topic, partition, offset = str(message.topic()), int(message.partition() or 0), int(message.offset() or 0)
     key, value = message.key(), message.value()
     stamp = message.timestamp()[1]

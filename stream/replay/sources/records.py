@@ -23,7 +23,7 @@ OF_A_BODY: Final[Mapping[str, type | tuple[type, ...]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Raw:
-    """One record of a source, not looked into yet.
+    """One record of a source, not decoded yet.
 
     `content`: bytes of a topic, bytes of a line (`is_line`), an audit record's JSON shape, or why there is none.
     `source` goes into the envelope of the answer; None for a line of a file.
@@ -66,7 +66,7 @@ Record: TypeAlias = Decision | Stored
 
 
 def read_raw(raw: Raw, framing: Framing, *, decision_bytes_max: int) -> Record:
-    """Look into a record. Raises: MalformedRecord, UnknownSchema, InvalidDecision or one of its branches."""
+    """Decode a record. Raises: MalformedRecord, UnknownSchema, InvalidDecision or one of its branches."""
     if isinstance(raw.content, str):
         raise MalformedRecord(raw.content)
     if isinstance(raw.content, Mapping):
@@ -85,7 +85,7 @@ def read_raw(raw: Raw, framing: Framing, *, decision_bytes_max: int) -> Record:
 
 
 def stored_of(record: Mapping[str, Any], recommendation: object) -> Stored:
-    """Take an audit record apart, as far as a replay looks into it.
+    """Take an audit record apart, as far as a replay needs it.
 
     Raises: MalformedRecord, InvalidDecision or one of its branches.
     """
