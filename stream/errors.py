@@ -21,7 +21,7 @@ def place_of(fault: BaseException) -> str:
     """File, line and function where a fault was raised, without its text, which may hold a feature's value."""
     frames = traceback.extract_tb(fault.__traceback__)
     if not frames:
-        return "an unknown place"
+        return "no place"
     file = frames[-1].filename.rpartition("/")[2]
     return f"{file}:{frames[-1].lineno} in {frames[-1].name}"
 

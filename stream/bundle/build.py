@@ -9,21 +9,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from stream.bundle.advice.build_advice import BuildAdvice, advise
-from stream.bundle.advice.claims import ClaimColumn, check_claims
+from stream.bundle.advice.claims import ClaimColumn, ClaimReport, check_claims
+from stream.bundle.advice.pool_rank import PoolRank, rank_pool
+from stream.bundle.advice.undeclared import Undeclared, find_undeclared
+from stream.bundle.advice.untrue_ratios import UntrueRatio, untrue_ratios
 from stream.bundle.atomic_folder import refuse_occupied
 from stream.bundle.build_inputs import BuildInputs, InputPaths, Progress, check_missing, read_inputs
 from stream.bundle.gate.probe import ProbeReport, probe
 from stream.bundle.manifest import Manifest
 from stream.bundle.pool import Pool, check_range
 from stream.bundle.shadows.models import build_shadows, shadow_request
-from stream.bundle.write import AuditSize, BundleParts, ModelNames, Threshold, write_bundle
+from stream.bundle.write import BundleParts, write_bundle
 from stream.errors import ConfigurationError, InvalidDecision
 from stream.events import ThresholdScale
 from stream.forest.cutoffs import Link
 from stream.forest.ledger import leaf_units
 from stream.forest.link import check_predictions, link_of
 from stream.forest.trees import TreesUsed
+from stream.forest.walk import margins_of
 from stream.recourse.comparators.leaf_matrix import LeafMatrix, build_leaf_matrix
 from stream.recourse.record.size import largest_record
 from stream.recourse.rules.policy import Policy
@@ -32,6 +35,22 @@ MODEL_ID: Final = "model"
 RECORD_BYTES_MAX: Final = 4 << 20  # what the audit topic takes by default
 RECORD_OVERHEAD_BYTES: Final = 4 << 10  # what Kafka counts beside the value: a key of 256 characters, and its framing
 DECISION_BYTES_MAX: Final = 1 << 20  # what the decisions topic takes by default; the audit holds the decision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildAdvice:
+    """Findings on the model and its pool: what was proven, looks forgotten or looks wrong. None refuses the bundle."""
+
+    ignored_columns: tuple[str, ...]
+    unlabelled: tuple[str, ...]  # features that a letter would call by their column's name
+    unproven_words: tuple[
+        str, ...
+    ]  # features whose words only features.toml gives, with no claims to prove their order
+    rank: PoolRank | None  # of the pool's target column, where one was named
+    claims: ClaimReport | None
+    trees_by_claims: bool  # whether claims decided which trees were meant
+    undeclared: Undeclared  # nothing where claims are equal
+    untrue_ratios: tuple[UntrueRatio, ...]  # of features.toml, where the pool has other values than their parts give
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +100,7 @@ def build_bundle(  # noqa: PLR0913 - one keyword per flag of `coach bundle build
     """
     refuse_occupied(out_dir)
     check_missing(missing)
-    names = _names(model_id, model_version, revision)
+    _check_names(model_id, model_version, revision)
     request = shadow_request(shadows, train_params_path, shadow_model_paths, target_column)
     claims = None if claim_column is None else ClaimColumn(name=claim_column, scale=claim_scale)
     paths = InputPaths(model=model_path, pool=pool_path, features=features_path, policy=policy_path)
@@ -90,24 +109,51 @@ def build_bundle(  # noqa: PLR0913 - one keyword per flag of `coach bundle build
     link = link_of(forest)
     check_predictions(forest, link)
     check_range(forest, pool, paths.pool)
-    threshold_used = Threshold(threshold, threshold_scale, _cutoff(link, threshold, threshold_scale, policy))
+    cutoff = _cutoff(link, threshold, threshold_scale, policy)
     report = _gate(inputs, link, progress)
     claimed = None if claims is None else check_claims(forest, inputs.model, pool, claims, inputs.other_trees)
     progress("building the leaf matrix", 0, 1)
     key = reference_key or _own_reference_key(pool)
     matrix = build_leaf_matrix(forest, pool.rows, inputs.rules, policy.approve, key, scale=policy.scale)
+    accepted = _accepted(matrix, cutoff, policy, pool)
+    audit_trees, audit_record_bytes_max = _audit_size(inputs, record_bytes_max, decision_bytes_max)
     parts = BundleParts(
-        names=names,
-        threshold=threshold_used,
+        model_id=model_id,
+        model_version=model_version,
+        revision=revision,
+        threshold=threshold,
+        threshold_scale=threshold_scale,
+        cutoff=cutoff,
         probe=report,
         matrix=matrix,
-        accepted=_accepted(matrix, threshold_used.cutoff, policy, pool),
-        audit=_audit_size(inputs, record_bytes_max, decision_bytes_max),
-        shadows=build_shadows(request, inputs, threshold_used.cutoff, progress),
+        accepted=accepted,
+        audit_trees=audit_trees,
+        audit_record_bytes_max=audit_record_bytes_max,
+        shadows=build_shadows(request, inputs, cutoff, progress),
     )
     manifest, bundle_sha256 = write_bundle(out_dir, inputs, parts, progress)
-    advice = advise(inputs, claimed, target_column)
+    advice = _advise(inputs, claimed, target_column)
     return BuiltBundle(folder=out_dir, manifest=manifest, bundle_sha256=bundle_sha256, probe=report, advice=advice)
+
+
+def _advise(inputs: BuildInputs, claims: ClaimReport | None, target_column: str | None) -> BuildAdvice:
+    """Look through the inputs. `claims`: those that were found equal."""
+    forest, pool, rules = inputs.forest, inputs.pool, inputs.rules
+    rank = None
+    if target_column is not None:
+        rank = rank_pool(target_column, pool.target, margins_of(forest, pool.rows), inputs.policy.approve)
+    words = zip(rules.rules, forest.words, strict=True)
+    unproven = [rule.name for rule, in_file in words if rule.categories is not None and in_file is None]
+    return BuildAdvice(
+        ignored_columns=pool.ignored,
+        unlabelled=tuple(rule.name for rule in rules.rules if rule.label == rule.name),
+        unproven_words=tuple(unproven) if claims is None else (),
+        rank=rank,
+        claims=claims,
+        trees_by_claims=inputs.trees_by_claims,
+        undeclared=find_undeclared(forest, inputs.model, pool, rules) if claims is None else Undeclared(),
+        untrue_ratios=untrue_ratios(pool.rows, rules),
+    )
 
 
 def _gate(inputs: BuildInputs, link: Link, progress: Progress) -> ProbeReport:
@@ -121,7 +167,7 @@ def _gate(inputs: BuildInputs, link: Link, progress: Progress) -> ProbeReport:
     )
 
 
-def _names(model_id: str, model_version: str | None, revision: int) -> ModelNames:
+def _check_names(model_id: str, model_version: str | None, revision: int) -> None:
     if revision < 1:
         message = f"--revision {revision} must be 1 or more"
         raise ConfigurationError(message)
@@ -129,7 +175,6 @@ def _names(model_id: str, model_version: str | None, revision: int) -> ModelName
         if name is not None and (not name or "/" in name or not name.isprintable()):
             message = f"{flag} must be printable and without a slash, for it is part of a key on the models topic"
             raise ConfigurationError(message)
-    return ModelNames(model=model_id, version=model_version, revision=revision)
 
 
 def _own_reference_key(pool: Pool) -> bytes:
@@ -157,17 +202,17 @@ def _accepted(matrix: LeafMatrix, cutoff: float, policy: Policy, pool: Pool) -> 
     return accepted
 
 
-def _audit_size(inputs: BuildInputs, record_bytes_max: int, decision_bytes_max: int) -> AuditSize:
-    """With per-tree detail if the largest possible record still fits the topic, else without, else no bundle."""
+def _audit_size(inputs: BuildInputs, record_bytes_max: int, decision_bytes_max: int) -> tuple[bool, int]:
+    """Whether the largest record fits the topic with per-tree detail, and its bytes; raises if it fits in no way."""
     forest = inputs.forest
     value_bytes_max = record_bytes_max - RECORD_OVERHEAD_BYTES
     largest = largest_record(
         forest, leaf_units(forest), inputs.rules, band_size=inputs.policy.band_size, decision_bytes=decision_bytes_max
     )
     if largest.with_trees <= value_bytes_max:
-        return AuditSize(trees=True, record_bytes_max=largest.with_trees)
+        return True, largest.with_trees
     if largest.without_trees <= value_bytes_max:
-        return AuditSize(trees=False, record_bytes_max=largest.without_trees)
+        return False, largest.without_trees
     message = (
         f"an audit record could take {largest.without_trees + RECORD_OVERHEAD_BYTES} bytes even without per-tree detail, more than the "
         f"{record_bytes_max} of --record-bytes-max; raise it together with the audit topic's max.message.bytes"

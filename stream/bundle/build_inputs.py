@@ -12,7 +12,7 @@ from stream.bundle.advice.claims import ClaimColumn, trees_meant
 from stream.bundle.alignment import check_names
 from stream.bundle.manifest import FEATURES, POLICY
 from stream.bundle.pool import Pool, read_pool
-from stream.bundle.read_model import MODEL_FILES, ModelReadings, read_choices, read_file
+from stream.bundle.read_model import MODEL_FILES, read_choices, read_file
 from stream.errors import ConfigurationError
 from stream.forest.trees import Forest, TreesUsed
 from stream.recourse.rules.features import FeatureRules, rules_for
@@ -71,13 +71,16 @@ def read_inputs(
     progress("reading the pool", 0, 1)
     claim_column = None if claims is None else claims.name
     pool = read_pool(paths.pool, rules, target_column=target_column, claim_column=claim_column, missing=missing)
-    forest, chosen = _chosen(readings, pool, claims, trees)
+    forest, chosen = readings.any_forest, trees
+    if claims is not None and readings.chosen is None:
+        chosen = trees_meant(readings.others, readings.model, pool, claims)
+        forest = readings.others[chosen]
     return BuildInputs(
         model=readings.model,
         forest=forest,
         trees=chosen,
         trees_by_claims=readings.chosen is None,
-        other_trees=readings.other_than(chosen),
+        other_trees={trees: one for trees, one in readings.others.items() if trees != chosen},
         rules=rules,
         policy=policy,
         pool=pool,
@@ -92,16 +95,6 @@ def check_missing(missing: float | None) -> None:
             f"--missing {missing:g}: give the finite number that stands for missing; NaN and empty cells always do"
         )
         raise ConfigurationError(message)
-
-
-def _chosen(
-    readings: ModelReadings, pool: Pool, claims: ClaimColumn | None, trees: TreesUsed | None
-) -> tuple[Forest, TreesUsed | None]:
-    """The requested reading, or the one that the claims come from, and its choice of trees."""
-    if claims is None or readings.chosen is not None:
-        return readings.any_forest, trees
-    meant = trees_meant(readings.others, readings.model, pool, claims)
-    return readings.others[meant], meant
 
 
 def _text(content: bytes, path: Path | None) -> str:

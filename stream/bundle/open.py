@@ -124,7 +124,6 @@ def _model_file(manifest: Manifest) -> str:
 
 
 def _text(folder: Path, manifest: Manifest, name: str) -> str:
-    """The text of one of the bundle's files."""
     if name not in manifest["files"]:
         message = f"the manifest of {folder} names no {name}; build the bundle again"
         raise CorruptionError(message)
@@ -142,7 +141,6 @@ def _arrays(folder: Path, manifest: Manifest, inner: str) -> dict[str, npt.NDArr
 
 
 def _mapped(path: Path) -> npt.NDArray[Any]:
-    """A read-only view of an array on disk."""
     try:
         mapped = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:

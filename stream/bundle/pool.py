@@ -22,7 +22,6 @@ from stream.bundle.alignment import hint_of_spelling, some
 from stream.bundle.table_faults import without_cells
 from stream.errors import ConfigurationError, shown
 from stream.forest.trees import Forest, Word
-from stream.recourse.rules.feature_rule import FeatureRule
 from stream.recourse.rules.features import FeatureRules
 
 NO_VALUE: Final = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")  # missing, in a CSV
@@ -65,7 +64,6 @@ class _Wanted:
 
     @property
     def numbers(self) -> frozenset[str]:
-        """The columns that must hold numbers."""
         return frozenset({*self.features, *([] if self.claim is None else [self.claim])}) - self.worded
 
 
@@ -86,7 +84,10 @@ def read_pool(
             message = f"{name!r} is a feature of the model, so it cannot be the {flag} column"
             raise ConfigurationError(message)
     worded = frozenset(name for name, codes in zip(rules.names, rules.codes, strict=True) if _has_words(codes))
-    hints = {rule.name: _hint(rule, codes) for rule, codes in zip(rules.rules, rules.codes, strict=True)}
+    hints = {
+        rule.name: WORDS_ARE_NUMBERS if codes is not None else NO_WORDS if rule.is_category else NO_DOUBLE
+        for rule, codes in zip(rules.rules, rules.codes, strict=True)
+    }
     table, columns = _table(
         path, _Wanted(features=rules.names, worded=worded, hints=hints, target=target_column, claim=claim_column)
     )
@@ -130,12 +131,6 @@ def check_range(forest: Forest, pool: Pool, path: Path) -> None:
 def _has_words(codes: Mapping[Word, float] | None) -> bool:
     """Whether a feature's categories are words; training categories may be numbers as well."""
     return codes is not None and any(isinstance(word, str) for word in codes)
-
-
-def _hint(rule: FeatureRule, codes: Mapping[Word, float] | None) -> str:
-    if codes is None:
-        return NO_WORDS if rule.is_category else NO_DOUBLE
-    return WORDS_ARE_NUMBERS
 
 
 def _table(path: Path, wanted: _Wanted) -> tuple[pa.Table, list[str]]:

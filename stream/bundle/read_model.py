@@ -28,10 +28,6 @@ class ModelReadings:
         """Any of them: names, words and objective are the same in all."""
         return self.chosen or next(iter(self.others.values()))
 
-    def other_than(self, trees: TreesUsed | None) -> dict[TreesUsed, Forest]:
-        """The forests of the choices other than `trees`."""
-        return {choice: forest for choice, forest in self.others.items() if choice != trees}
-
 
 def read_choices(path: Path, *, trees: TreesUsed | None, missing: float | None, claimed: bool) -> ModelReadings:
     """Read a model file; where claims can decide between the choices of trees (`claimed`), with each of them.

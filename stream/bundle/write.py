@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -36,52 +34,35 @@ VERSION_DIGITS: Final = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelNames:
-    """How decisions and the models topic name the model."""
-
-    model: str
-    version: str | None  # default: derived from the model file
-    revision: int
-
-
-@dataclass(frozen=True, slots=True)
-class Threshold:
-    """The threshold as it was given, and as a margin."""
-
-    value: float
-    scale: ThresholdScale
-    cutoff: float
-
-
-@dataclass(frozen=True, slots=True)
-class AuditSize:
-    """Whether audit records carry per-tree detail, and the size in bytes that none exceeds."""
-
-    trees: bool
-    record_bytes_max: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BundleParts:
-    """What the build computed of its inputs."""
+    """What the manifest says that no input file does, and what the build computed of the inputs."""
 
-    names: ModelNames
-    threshold: Threshold
+    model_id: str
+    model_version: str | None  # default: derived from the model file
+    revision: int
+    threshold: float
+    threshold_scale: ThresholdScale
+    cutoff: float
     probe: ProbeReport
     matrix: LeafMatrix
     accepted: int  # rows of the pool that the model accepts
-    audit: AuditSize
+    audit_trees: bool
+    audit_record_bytes_max: int
     shadows: BuiltShadows
 
 
 def write_bundle(out_dir: Path, inputs: BuildInputs, parts: BundleParts, progress: Progress) -> tuple[Manifest, str]:
     """Write the bundle at `out_dir`; return its manifest and its digest. Raises: ConfigurationError."""
-    with _disk_errors(out_dir), atomic_folder(out_dir) as draft:
-        progress("writing", 0, 1)
-        arrays = {LEAF_MATRIX: parts.matrix.arrays(), PROBES: parts.probe.kept.arrays()}
-        manifest = _manifest(inputs, parts, _write(draft, inputs.files | parts.shadows.files, arrays))
-        content = encode_manifest(manifest)
-        (draft / MANIFEST).write_bytes(content)
+    arrays = {LEAF_MATRIX: parts.matrix.arrays(), PROBES: parts.probe.kept.arrays()}
+    try:
+        with atomic_folder(out_dir) as draft:
+            progress("writing", 0, 1)
+            manifest = _manifest(inputs, parts, _write(draft, inputs.files | parts.shadows.files, arrays))
+            content = encode_manifest(manifest)
+            (draft / MANIFEST).write_bytes(content)
+    except OSError as error:  # the disk is full or not writable
+        message = f"cannot write the bundle at {out_dir}: {error.strerror or error}"
+        raise ConfigurationError(message) from error
     progress("writing", 1, 1)
     return manifest, digest_of(content)
 
@@ -91,17 +72,17 @@ def _manifest(inputs: BuildInputs, parts: BundleParts, files: dict[str, FileEntr
     return {
         "format_version": FORMAT_VERSION,
         "engine_version": ENGINE_VERSION,
-        "model_id": parts.names.model,
-        "model_version": parts.names.version or digest_of(inputs.model)[:VERSION_DIGITS],
-        "revision": parts.names.revision,
+        "model_id": parts.model_id,
+        "model_version": parts.model_version or digest_of(inputs.model)[:VERSION_DIGITS],
+        "revision": parts.revision,
         "library": forest.library,
         "library_version": forest.library_version,
         "objective": forest.objective,
         "link": link_of(forest).name,
         "approve": inputs.policy.approve,
-        "threshold": parts.threshold.value,
-        "threshold_scale": parts.threshold.scale,
-        "cutoff_margin": parts.threshold.cutoff,
+        "threshold": parts.threshold,
+        "threshold_scale": parts.threshold_scale,
+        "cutoff_margin": parts.cutoff,
         "trees": inputs.trees,
         "trees_used": forest.trees,
         "missing": forest.missing,
@@ -110,20 +91,10 @@ def _manifest(inputs: BuildInputs, parts: BundleParts, files: dict[str, FileEntr
         "pool": {"rows": len(pool.rows), "accepted": parts.accepted, "sha256": pool.sha256},
         "probes": {"rows": len(parts.probe.kept), "library_version": parts.probe.library_version},
         "shadows": parts.shadows.entry,
-        "audit_trees": parts.audit.trees,
-        "audit_record_bytes_max": parts.audit.record_bytes_max,
+        "audit_trees": parts.audit_trees,
+        "audit_record_bytes_max": parts.audit_record_bytes_max,
         "files": files,
     }
-
-
-@contextmanager
-def _disk_errors(out_dir: Path) -> Iterator[None]:
-    """Only writing happens inside, so an OSError means that the disk is full or not writable."""
-    try:
-        yield
-    except OSError as error:
-        message = f"cannot write the bundle at {out_dir}: {error.strerror or error}"
-        raise ConfigurationError(message) from error
 
 
 def _write(

@@ -19,6 +19,7 @@ from stream.recourse.search.shadows import SEARCHED_SHARE
 
 FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER: Final = click.Path(exists=True, file_okay=False, path_type=Path)
+BAR_CHARACTERS: Final = 30
 
 
 # A line of \b keeps click from filling what follows it.
@@ -199,21 +200,15 @@ class Progress:
         self._terminal = terminal
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Take note of how far a stage is."""
+        """Show how far a stage is."""
         percent = 100 * done // max(total, 1)
-        if self._terminal:
-            if (stage, percent) != (self._stage, self._percent):
-                width = 30
-                filled = width * percent // 100
-                click.echo(
-                    f"\r\x1b[K{'#' * filled}{'.' * (width - filled)} {percent:3d}% {stage}",
-                    err=True,
-                    nl=False,
-                    color=True,
-                )
-                if (stage, percent) == ("writing", 100):
-                    click.echo("\r\x1b[K", err=True, nl=False, color=True)
-        elif stage != self._stage:
+        if self._terminal and (stage, percent) != (self._stage, self._percent):
+            bar = "#" * (BAR_CHARACTERS * percent // 100)
+            shown = f"{bar:.<{BAR_CHARACTERS}} {percent:3d}% {stage}"
+            click.echo(f"\r\x1b[K{shown}", err=True, nl=False, color=True)
+            if (stage, percent) == ("writing", 100):
+                click.echo("\r\x1b[K", err=True, nl=False, color=True)
+        elif not self._terminal and stage != self._stage:
             click.echo(f"{stage} ...", err=True)
         self._stage, self._percent = stage, percent
 

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
 import click
 
@@ -82,7 +82,8 @@ def demo(  # noqa: PLR0913, PLR0917 - one parameter per flag
     Starts an embedded Kafka and Redis, trains a model on the German credit data (or on yours), publishes it, lets the
     real worker answer every declined application, prints three of the answers, and verifies every audit record.
     """
-    signal.signal(signal.SIGTERM, _terminate)
+    # Leave as after an exception, so that everything that was started is stopped.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     if publish_only and out is None:
         message = "--publish-only also needs --out, a folder that the workers can read: the bundle's place"
         raise ConfigurationError(message)
@@ -138,8 +139,3 @@ def _progress(length: int, label: str) -> Iterator[Callable[[int], None]]:
     """A bar on a terminal; elsewhere its label alone, as a plain line."""
     with click.progressbar(length=length, label=label) as bar:
         yield bar.update
-
-
-def _terminate(_signal: int, _frame: object) -> NoReturn:
-    """Leave as after an exception, so that everything that was started is stopped."""
-    sys.exit(TERMINATED)

@@ -110,10 +110,12 @@ def list_command(*, kafka_brokers: str | None, redis_url: str | None, as_json: b
     for one in listing.publications:
         published = one.publication.published
         mark = "current" if one.current else ""
+        by = published["approved_by"]
+        approval = f"approved by {shown(by)}" if by else "approved by nobody named"
         click.echo(
             f"epoch {one.publication.epoch:<5} {_name(published):<40} from {published['effective_from']}  "
             f"{published['bundle_sha256'][:12]}  cache: {one.cache:<7} {_served(one, listing):<34} "
-            f"{_approval(published):<24} {mark}".rstrip()
+            f"{approval:<24} {mark}".rstrip()
         )
     for worker in listing.workers or ():
         partitions = ", ".join(map(str, worker["partitions"])) or "none"
@@ -141,10 +143,6 @@ def _served(one: Listed, listing: Listing) -> str:
     if listing.workers is None:
         return "workers: unknown"
     return f"workers: {len(one.known_by)} of {len(listing.workers)} know it, {len(one.open_in)} have it open"
-
-
-def _approval(published: ModelPublished) -> str:
-    return f"approved by {shown(published['approved_by'])}" if published["approved_by"] else "approved by nobody named"
 
 
 def _name(published: ModelPublished) -> str:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from stream.cli.progress import counted
+from stream.cli.worker import print_settings
 from stream.errors import ConfigurationError
-from stream.notify.settings import NotifySettings, check_runnable, read_notify_settings
+from stream.notify.settings import check_runnable, read_notify_settings
 from stream.runtime.logs import set_up_logging
 from stream.runtime.settings import read_settings
-from stream.runtime.settings_reader import documentation, masked
 
 if TYPE_CHECKING:
-    from stream.notify.letters.preview_folder import Totals
+    from stream.notify.letters.preview import Totals
 
 FAULTS_SHOWN_MAX: Final = 20
 EXAMPLE: Final = """\b
@@ -83,7 +85,7 @@ def notify(
         return
     settings = read_notify_settings(None, **named)
     if print_config:
-        _print_config(settings, as_json=as_json)
+        print_settings(settings, as_json=as_json)
         return
     service = read_settings(None, start_at=start_at, kafka_brokers=kafka_brokers, log_level=log_level)
     check_runnable(settings, service)
@@ -173,10 +175,7 @@ def preview(
 
     Exit codes: 0 done; 1 an answer makes no letter (the first 20 are named); 2 a setting, template or file is wrong.
     """
-    from itertools import islice  # noqa: PLC0415 - beside its only use
-
-    from stream.notify.letters.preview import previews  # noqa: PLC0415 - as above
-    from stream.notify.letters.preview_folder import PreviewFolder, Totals  # noqa: PLC0415 - as above
+    from stream.notify.letters.preview import PreviewFolder, Totals, previews  # noqa: PLC0415 - as above
     from stream.notify.run import loaded_templates  # noqa: PLC0415 - as above
 
     given = {"notify_templates": templates, "notify_locale": locale}
@@ -206,8 +205,6 @@ def templates(*, out: Path) -> None:
 
     A locale is a folder: copy en/ to de/, translate the four files, and applicants whose locale is de or de-AT get them.
     """
-    import shutil  # noqa: PLC0415 - beside its only use
-
     from stream.notify.letters.templates import shipped_folder  # noqa: PLC0415 - as above
 
     try:
@@ -239,12 +236,3 @@ def _print_totals(wrong: list[str], totals: Totals, *, index: Path, as_json: boo
     click.echo(
         f"{totals.letters} letters, {totals.without} answers without one, {totals.wrong} of them wrong; see {index}"
     )
-
-
-def _print_config(settings: NotifySettings, *, as_json: bool) -> None:
-    shown = masked(settings)
-    if as_json:
-        click.echo(json.dumps(shown, indent=2))
-        return
-    for variable, _, meaning in documentation(NotifySettings):
-        click.echo(f"{variable}={shown[variable]}  # {meaning}")

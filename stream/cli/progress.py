@@ -20,7 +20,7 @@ WIDTH: Final = 60
 
 
 def counted(items: Iterable[Item], what: str) -> Iterator[Item]:
-    """Pass items on, saying how many there were of `what` (a plural)."""
+    """Yield the items, and show how many there were of `what` (a plural)."""
     terminal = sys.stderr.isatty()
     for count, item in enumerate(items, start=1):
         yield item
@@ -34,7 +34,7 @@ class Progress:
     """Work whose length is known: records done, rate and time left. To be used as a block."""
 
     def __init__(self, *, terminal: bool | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        """The clock, in seconds, starts. `terminal`: whether standard error is one; None: look."""
+        """Start the clock, in seconds. `terminal`: whether standard error is one; None: find out."""
         self._terminal = sys.stderr.isatty() if terminal is None else terminal
         self._clock = clock
         self._began_s = self._told_s = clock()
@@ -48,7 +48,7 @@ class Progress:
             click.echo(err=True)
 
     def __call__(self, done: int, before: int, total: int) -> None:
-        """Tell, when it is time to: `done` of `total` records, of which `before` were done by an earlier start."""
+        """Show progress when due: `done` of `total` records, of which an earlier start did `before`."""
         now_s = self._clock()
         due = now_s - self._told_s >= (TERMINAL_EVERY_S if self._terminal else LINE_EVERY_S)
         if done == self._told or not (due or done == total):
@@ -62,7 +62,7 @@ class Progress:
 
 
 def duration(seconds: float) -> str:
-    """Say a time as people do."""
+    """Write a duration in hours, minutes and seconds."""
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {rest} s"  # noqa: PLR2004 - an hour
 

@@ -84,7 +84,7 @@ def recommend(ctx: click.Context, bundle: Path, source: Path, output: Path | Non
             except PoisonError as error:
                 faulty += 1
                 if len(faults) < FAULTS_SHOWN_MAX:
-                    faults.append(_fault(row, error))
+                    faults.append(f"row {shown(row.name)}: {error.reason}: {shown(str(error), FAULT_CHARACTERS_MAX)}")
                 continue
             if found is None:
                 approved += 1
@@ -117,10 +117,6 @@ def _answer(row: Row, model: PublishedModel) -> Answer | None:
     if not row.decided:
         return answer_if_declined(row.decision, model)
     return None if row.decision.outcome == "approved" else answer(row.decision, model)
-
-
-def _fault(row: Row, error: PoisonError) -> str:
-    return f"row {shown(row.name)}: {error.reason}: {shown(str(error), FAULT_CHARACTERS_MAX)}"
 
 
 def _unnamed(row: Row, named: dict[str, None]) -> dict[str, None]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import click
 
+from stream.bundle.read_model import read_file
 from stream.cli.progress import Progress
-from stream.errors import ConfigurationError
-from stream.events import ThresholdScale
-from stream.replay.judge.verdict import APART, MODES, Mode
+from stream.replay.judge.verdict import APART, MODES
 from stream.replay.judge.what_if import Change
 from stream.replay.report.empty_run import why_nothing
 from stream.replay.report.report import is_all_right
@@ -20,7 +19,7 @@ from stream.replay.report.wording import counting
 from stream.replay.request import Request
 from stream.replay.run import Finished, run_replay
 from stream.replay.settings import read_replay_settings
-from stream.replay.sources.records import Window, window_of
+from stream.replay.sources.records import window_of
 from stream.replay.sources.topic_source import read_offsets
 from stream.runtime.settings import read_settings
 
@@ -99,43 +98,22 @@ def replay(ctx: click.Context, /, *, as_json: bool, **flags: Any) -> None:  # no
 
 
 def _request(flags: dict[str, Any]) -> Request:
-    return Request(
-        run_id=flags["run_id"],
-        mode=cast("Mode", flags["mode"]),
-        topic=flags["topic"],
-        archive=flags["archive"],
-        file=flags["file"],
-        answers=flags["answers"],
-        window=_window(flags["from_time"], flags["to_time"]),
-        offsets=None if flags["offsets"] is None else read_offsets(flags["offsets"]),
-        bundles=flags["bundles"],
-        change=Change(
-            model_version=flags["model"],
-            threshold=flags["threshold"],
-            threshold_scale=cast("ThresholdScale | None", flags["threshold_scale"]),
-            features=_content("--features", flags["features"]),
-            policy=_content("--policy", flags["policy"]),
-        ),
-        to_topics=not flags["no_topics"],
-        out=flags["out"],
-        state=flags["state"],
-        speed=flags["speed"],
+    change = Change(
+        model_version=flags.pop("model"),
+        threshold=flags.pop("threshold"),
+        threshold_scale=flags.pop("threshold_scale"),
+        features=_content("--features", flags.pop("features")),
+        policy=_content("--policy", flags.pop("policy")),
     )
-
-
-def _window(from_time: str | None, to_time: str | None) -> Window:
-    try:
-        return window_of(from_time, to_time)
-    except ValueError as wrong:
-        raise ConfigurationError(str(wrong)) from wrong
+    window = window_of(flags.pop("from_time"), flags.pop("to_time"))
+    ranges = flags.pop("offsets")
+    offsets = None if ranges is None else read_offsets(ranges)
+    to_topics = not flags.pop("no_topics")
+    return Request(window=window, offsets=offsets, change=change, to_topics=to_topics, **flags)  # by their own names
 
 
 def _content(flag: str, path: Path | None) -> bytes | None:
-    try:
-        return None if path is None else path.read_bytes()
-    except OSError as error:
-        message = f"{flag} {path}: cannot be read: {error.strerror or type(error).__name__}"
-        raise ConfigurationError(message) from error
+    return None if path is None else read_file(path, f"{flag} {path}:")
 
 
 def _tell(finished: Finished, *, as_json: bool) -> None:

@@ -9,8 +9,8 @@ from importlib.metadata import version
 import click
 
 from stream.runtime.logs import set_up_logging
-from stream.runtime.settings import Settings, read_settings
-from stream.runtime.settings_reader import documentation, masked
+from stream.runtime.settings import read_settings
+from stream.runtime.settings_reader import Described, documentation, masked
 
 log = logging.getLogger(__name__)
 
@@ -44,15 +44,20 @@ def worker(*, print_config: bool, as_json: bool, **flags: str | None) -> None:
     """
     settings = read_settings(None, **flags)
     if print_config:
-        shown = masked(settings)
-        if as_json:
-            click.echo(json.dumps(shown, indent=2))
-        else:
-            for variable, _, meaning in documentation(Settings):
-                click.echo(f"{variable}={shown[variable]}  # {meaning}")
+        print_settings(settings, as_json=as_json)
         return
     set_up_logging(settings.log_level)
     log.info("worker.starting", extra={"software_version": version("coach-stream"), "group": settings.group})
     from stream.worker.run import run_worker  # noqa: PLC0415 - Faust and the model libraries take seconds to import
 
     run_worker(settings)
+
+
+def print_settings(settings: Described, *, as_json: bool) -> None:
+    """Print settings, secrets masked: as JSON, or a line each with its meaning."""
+    shown = masked(settings)
+    if as_json:
+        click.echo(json.dumps(shown, indent=2))
+        return
+    for variable, _, meaning in documentation(type(settings)):
+        click.echo(f"{variable}={shown[variable]}  # {meaning}")

@@ -1,14 +1,17 @@
-"""The account at the end of the story: what came back, some of it to read, and all of it checked."""
+"""The account at the end of the demo: what came back, three letters of it, and every record verified."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, cast
 
+import orjson
+
 from stream.audit.verify.body import verify
-from stream.demo.figures import by_count, in_milliseconds, own_times_s
 from stream.demo.letter import Thirds, letter
 from stream.demo.traffic import Heard, Post
 from stream.events import AuditRecord, DeadLetter, Recommendation
@@ -16,11 +19,13 @@ from stream.files.answer_lines import answer_line
 from stream.wire.avro_records import decode
 
 LETTERS_SHOWN: Final = 3
+SHARES: Final = (50, 90, 99)
+ANSWERED: Final = "decision.ended"  # the worker's log line at the end of each decision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """All decisions of a run, and what the topics hold of them, by decision_id."""
+    """All decisions of a run, and the records about them on the topics, by decision_id."""
 
     posts: Sequence[Post]
     recommendations: Mapping[str, Recommendation]
@@ -28,7 +33,7 @@ class Account:
     dead_letters: Sequence[DeadLetter]
 
     def faults(self) -> Iterator[str]:
-        """Say what is wrong, each in one line: answers that lack or should not be, records that do not add up, dead letters."""
+        """List the faults, a line each: answers missing or not due, audit records that do not verify, dead letters."""
         for post in self.posts:
             for what, answers in (("recommendation", self.recommendations), ("audit record", self.audits)):
                 if post.declined and post.decision_id not in answers:
@@ -60,10 +65,7 @@ class Account:
 
 
 def account_of(posts: Sequence[Post], heard: Heard) -> Account:
-    """Decode what was heard.
-
-    Raises: PoisonError for a record that no schema of ours reads.
-    """
+    """Decode the records that came back. Raises: PoisonError for a record that no schema of ours reads."""
     return Account(
         posts=posts,
         recommendations={k: cast("Recommendation", decode(v)[1]) for k, v in heard.recommendations.items()},
@@ -89,3 +91,31 @@ def figures(account: Account, heard: Heard, faults: int, worker_log: str) -> lis
         "                    (of it up to 0.1 s because the embedded broker lets an idle reader wait; Kafka itself does not)",
         f"worker's own time   {in_milliseconds(own_times_s(worker_log))} a declined decision",
     ]
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The smallest value that at least `percent` of all do not exceed (nearest rank); NaN of nothing."""
+    if not values:
+        return math.nan
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(percent / 100 * len(ordered)) - 1)]
+
+
+def in_milliseconds(seconds: Sequence[float]) -> str:
+    """`p50 8.1 ms, p90 11.9 ms, p99 31.0 ms`."""
+    return ", ".join(f"p{share} {1000 * percentile(seconds, share):.1f} ms" for share in SHARES)
+
+
+def own_times_s(worker_log: str) -> list[float]:
+    """The worker's own time for each answered decision, from its log: bytes in to bytes ready to send, in seconds."""
+    found = []
+    for text in worker_log.splitlines():
+        if ANSWERED in text:
+            with suppress(orjson.JSONDecodeError, KeyError):
+                found.append(orjson.loads(text)["elapsed_us"] / 1e6)
+    return found
+
+
+def by_count(counts: Mapping[str, int]) -> str:
+    """`ok 240, no_feasible_recourse 7`, the most frequent first."""
+    return ", ".join(f"{name} {count:,}" for name, count in Counter(counts).most_common()) or "none"

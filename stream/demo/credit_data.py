@@ -58,8 +58,9 @@ def read_credit_data(
     table = _table(path)
     _all_there(path, table, [target, *leave_out], "is named on the command line")
     names = tuple(name for name in table.column_names if name != target and name not in leave_out)
-    _all_there(path, table, _tables_of(features_toml), "has a table in features.toml")
-    _all_described(path, names, features_toml)
+    tables = list(read_toml("features.toml", features_toml))
+    _all_there(path, table, tables, "has a table in features.toml")
+    _all_described(path, names, tables)
     rules = read_features(features_toml, names)
     columns: list[list[Value]] = [_values(path, table, rule.name, words=bool(rule.categories)) for rule in rules.rules]
     applications = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
@@ -71,12 +72,7 @@ def read_credit_data(
     )
 
 
-def _tables_of(features_toml: str) -> list[str]:
-    return list(read_toml("features.toml", features_toml))
-
-
-def _all_described(path: Path, names: Collection[str], features_toml: str) -> None:
-    tables = _tables_of(features_toml)
+def _all_described(path: Path, names: Collection[str], tables: Collection[str]) -> None:
     if absent := [name for name in names if name not in tables]:
         more = " and more" if len(absent) > NAMES_SHOWN_MAX else ""
         message = (

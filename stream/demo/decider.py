@@ -6,29 +6,20 @@ from datetime import UTC, datetime
 
 import orjson
 
-from stream.demo.credit_data import CreditData
-from stream.demo.scoring_model import Scores
+from stream.demo.preparation import Prepared
 from stream.demo.traffic import Post
 
 
-def decisions(
-    data: CreditData,
-    scores: Scores,
-    *,
-    model_id: str,
-    model_version: str,
-    threshold: float,
-    decided_at: datetime,
-    run: str = "",
-) -> list[Post]:
+def decisions(prepared: Prepared, *, threshold: float, decided_at: datetime, run: str = "") -> list[Post]:
     """Decide about every application: approved where the model's probability is at or above the threshold.
 
     A `run` goes into the decision ids, so that a later run's are others.
     What the model said is claimed in the decision, and the worker holds the claim against its own score, bit by bit.
     """
     event_time = decided_at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    scores, model_id = prepared.scores, prepared.manifest["model_id"]
     posts = []
-    for i, features in enumerate(data.applications):
+    for i, features in enumerate(prepared.data.applications):
         declined = bool(scores.probabilities[i] < threshold)
         decision_id = f"{model_id}-{run}{i + 1:05d}"
         decision = {
@@ -36,7 +27,7 @@ def decisions(
             "subject_ref": f"applicant-{i + 1:05d}",
             "event_time": event_time,
             "model_id": model_id,
-            "model_version": model_version,
+            "model_version": prepared.manifest["model_version"],
             "features": features,
             "outcome": "declined" if declined else "approved",
             "decline_basis": "model",

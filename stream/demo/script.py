@@ -1,4 +1,4 @@
-"""What the demo's story is about: the German credit data, or the user's own."""
+"""The demo's data: German credit, or the user's own."""
 
 from __future__ import annotations
 
@@ -27,10 +27,7 @@ class Script:
 
 
 def german_credit_script(folder: Path, *, threshold: float, per_second: float, cache: Path) -> Script:
-    """The German credit data, downloaded the first time.
-
-    Raises: IndexUnavailable, CorruptionError.
-    """
+    """The German credit data, downloaded the first time. Raises: IndexUnavailable, CorruptionError."""
     return Script(
         title="German credit (UCI 144), 1,000 loans with their outcomes",
         data=german_credit.german_credit_csv(cache),

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from stream.bundle.manifest import Manifest
 from stream.bundle.open import open_bundle
 from stream.demo.account import account_of, figures
 from stream.demo.decider import decisions
 from stream.demo.embedded.embedded_kafka import EmbeddedKafka
 from stream.demo.embedded.embedded_redis import EmbeddedRedis
 from stream.demo.letter import Thirds
-from stream.demo.preparation import Files, Say, prepare
+from stream.demo.preparation import BUNDLE, Say, prepare
 from stream.demo.script import Script
-from stream.demo.traffic import Exchange, Heard, Lines, Post
+from stream.demo.traffic import Exchange
 from stream.demo.worker_process import WorkerProcess
 from stream.models.publishing import Request, publish
-from stream.runtime.settings import Settings, read_settings
+from stream.runtime.settings import read_settings
 
 GROUP: Final = "coach-demo"
+ANSWERS: Final = "answers.jsonl"
+WORKER_BUNDLES: Final = "worker-bundles"
+WORKER_LOG: Final = "worker.log"
 PARTITIONS: Final = {"decisions": 4, "models": 1, "recommendations": 4, "audit": 16, "decisions.dlq": 1}
 
 Progress: TypeAlias = Callable[[int, str], AbstractContextManager[Callable[[int], None]]]  # (length, label) -> step
@@ -33,34 +35,31 @@ def tell(script: Script, say: Say, progress: Progress) -> list[str]:
 
     Raises: StreamError when a part does not start or does not end well.
     """
-    files = Files.under(script.folder)
-    prepared = prepare(script, files, say)
+    bundle, worker_log = script.folder / BUNDLE, script.folder / WORKER_LOG
+    prepared = prepare(script, say)
     manifest = prepared.manifest
     with EmbeddedRedis() as redis, EmbeddedKafka(PARTITIONS) as kafka:
         say(f"\n4. Kafka, embedded, on {kafka.bootstrap}; Redis, embedded, on 127.0.0.1:{redis.port}")
-        variables = _variables(files, kafka, redis)
+        variables = _variables(script.folder, kafka, redis)
         settings = read_settings(variables)
-        publication = publish(settings, Request(uri=str(files.bundle), approved_by="coach demo"))
+        publication = publish(settings, Request(uri=str(bundle), approved_by="coach demo"))
         say(f"   published the bundle to Redis and to the topic {settings.topic_models}, epoch {publication.epoch}")
-        posts = decisions(
-            prepared.data,
-            prepared.scores,
-            model_id=manifest["model_id"],
-            model_version=manifest["model_version"],
-            threshold=script.threshold,
-            decided_at=datetime.now(UTC),
-        )
-        with WorkerProcess(variables, files.worker_log) as worker:
+        posts = decisions(prepared, threshold=script.threshold, decided_at=datetime.now(UTC))
+        with WorkerProcess(variables, worker_log) as worker:
             worker.wait_until_assigned()
             say("   the worker, `coach worker`, runs as a process of its own")
-            heard = _exchange(script, settings, worker, posts, manifest, progress)
+            with progress(len(posts), f"\n5. {len(posts):,} decisions, {script.per_second:g} a second") as step:
+                exchange = Exchange(settings, PARTITIONS, check_alive=worker.check_alive, on_step=step)
+                bytes_max = manifest["audit_record_bytes_max"]
+                with closing(exchange):
+                    heard = exchange.run(posts, per_second=script.per_second, answer_bytes_max=bytes_max)
     account = account_of(posts, heard)
-    files.answers.write_bytes(b"".join(account.answers()))
+    (script.folder / ANSWERS).write_bytes(b"".join(account.answers()))
     faults = list(account.faults())
-    for text in account.letters(_thirds(files.bundle, manifest["cutoff_margin"])):
+    for text in account.letters(_thirds(bundle, manifest["cutoff_margin"])):
         say("\n" + text)
     say("\n6. The account")
-    for line in figures(account, heard, len(faults), files.worker_log.read_text(encoding="utf-8", errors="replace")):
+    for line in figures(account, heard, len(faults), worker_log.read_text(encoding="utf-8", errors="replace")):
         say("   " + line)
     return faults
 
@@ -72,40 +71,13 @@ def _thirds(bundle: Path, cutoff: float) -> Thirds:
     return Thirds(middle=float(approved[len(approved) // 3]), highest=float(approved[2 * len(approved) // 3]))
 
 
-def _variables(files: Files, kafka: EmbeddedKafka, redis: EmbeddedRedis) -> dict[str, str]:
+def _variables(folder: Path, kafka: EmbeddedKafka, redis: EmbeddedRedis) -> dict[str, str]:
     """The worker's settings; what the user may have set for a worker of his own does not reach this one."""
     return {
         "COACH_KAFKA_BROKERS": kafka.bootstrap,
         "COACH_REDIS_URL": redis.url,
         "COACH_GROUP": GROUP,
-        "COACH_BUNDLE_DIR": str(files.worker_bundles),
+        "COACH_BUNDLE_DIR": str(folder / WORKER_BUNDLES),
         "COACH_START_AT": "earliest",
         "COACH_START_WAIT_S": "3",  # the embedded Kafka does not tell the limits of its topics, however long one waits
     }
-
-
-def _exchange(
-    script: Script,
-    settings: Settings,
-    worker: WorkerProcess,
-    posts: list[Post],
-    manifest: Manifest,
-    progress: Progress,
-) -> Heard:
-    lines = Lines(
-        brokers=settings.kafka_brokers,
-        group=settings.group,
-        decisions=settings.topic_decisions,
-        recommendations=settings.topic_recommendations,
-        audit=settings.topic_audit,
-        dead_letters=settings.topic_dlq,
-        partitions=PARTITIONS,
-    )
-    with progress(len(posts), f"\n5. {len(posts):,} decisions, {script.per_second:g} a second") as step:
-        exchange = Exchange(lines, check_alive=worker.check_alive, on_step=step)
-        try:
-            return exchange.run(
-                posts, per_second=script.per_second, answer_bytes_max=manifest["audit_record_bytes_max"]
-            )
-        finally:
-            exchange.close()

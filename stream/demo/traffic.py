@@ -1,4 +1,4 @@
-"""Decisions onto the broker, answers off it, at the same time: a lender's systems on both sides of the worker.
+"""Produces decisions and consumes answers at the same time: a lender's systems on both sides of the worker.
 
 The embedded broker keeps 5 MiB a partition and drops the oldest beyond that without a word. So the publisher never runs
 further ahead of the reader than fits there, whatever partition the records fall into, and afterwards the low watermarks
@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from stream.demo.embedded.embedded_kafka import lost_records
 from stream.errors import CorruptionError, KafkaUnavailable
+from stream.runtime.settings import Settings
 
 PARTITION_KEEPS_BYTES: Final = 5 * 1024 * 1024
 HEADROOM: Final = 0.5  # of a partition; the rest is for record overhead and for what comes twice
@@ -36,23 +37,6 @@ class Post:
     declined: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lines:
-    """Where to: the broker, the worker's group, topic names, and their partition counts by topic."""
-
-    brokers: str
-    group: str
-    decisions: str
-    recommendations: str
-    audit: str
-    dead_letters: str
-    partitions: Mapping[str, int]
-
-    def all_of(self, *topics: str) -> list[TopicPartition]:
-        """Every partition of these topics, from its first record."""
-        return [TopicPartition(topic, p, 0) for topic in topics for p in range(self.partitions[topic])]
-
-
 @dataclass(slots=True, kw_only=True)
 class Heard:
     """What came back, by decision_id, and how long each took from `produce` to being read here."""
@@ -64,30 +48,40 @@ class Heard:
     duplicates: int = 0
 
     def settled(self, decision_id: str) -> bool:
-        """Whether a declined decision has all that it will get."""
+        """Whether a declined decision has its records or a dead letter."""
         return decision_id in self.dead_letters or (decision_id in self.recommendations and decision_id in self.audits)
 
 
 class Exchange:
-    """One run of decisions against a worker; `check_alive` raises when the worker is gone, `on_step` hears of progress."""
+    """One run of decisions against a worker: a producer, and a reader of the three output topics from their beginning.
 
-    def __init__(self, lines: Lines, *, check_alive: Callable[[], None], on_step: Callable[[int], None]) -> None:
-        """Connect a producer, and a reader on the whole of the three output topics."""
-        self._lines = lines
+    `partitions`: of each topic. `check_alive` raises when the worker is gone; `on_step` hears of progress.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        partitions: Mapping[str, int],
+        *,
+        check_alive: Callable[[], None],
+        on_step: Callable[[int], None],
+    ) -> None:
+        self._settings = settings
+        self._partitions = partitions
         self._check_alive = check_alive
         self._on_step = on_step
-        self._producer = Producer({**QUIET, "bootstrap.servers": lines.brokers, "linger.ms": 1, "acks": "all"})
+        self._producer = Producer({**QUIET, "bootstrap.servers": settings.kafka_brokers, "linger.ms": 1, "acks": "all"})
         self._reader = Consumer(
             {
                 **QUIET,
-                "bootstrap.servers": lines.brokers,
+                "bootstrap.servers": settings.kafka_brokers,
                 "group.id": "coach-demo-reader",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",  # a dropped head must not go unnoticed
                 "fetch.wait.max.ms": 10,
             }
         )
-        self._reader.assign(lines.all_of(lines.recommendations, lines.audit, lines.dead_letters))
+        self._reader.assign(self._all_of(settings.topic_recommendations, settings.topic_audit, settings.topic_dlq))
         self._heard = Heard()
         self._posted_at: dict[str, float] = {}
         self._waiting: set[str] = set()
@@ -118,16 +112,19 @@ class Exchange:
         return self._heard
 
     def close(self) -> None:
-        """Let go of the broker."""
+        """Close both connections."""
         self._producer.purge()
         self._reader.close()
+
+    def _all_of(self, *topics: str) -> list[TopicPartition]:
+        return [TopicPartition(topic, p, 0) for topic in topics for p in range(self._partitions[topic])]
 
     def _post(self, post: Post) -> None:
         if post.declined:
             self._waiting.add(post.decision_id)
         self._posted_at[post.decision_id] = time.monotonic()
         self._producer.produce(
-            self._lines.decisions, key=post.decision_id, value=post.value, on_delivery=self._delivered
+            self._settings.topic_decisions, key=post.decision_id, value=post.value, on_delivery=self._delivered
         )
         self._producer.poll(0)
         self._on_step(1)
@@ -154,14 +151,14 @@ class Exchange:
         now = self._last_sign_of_life = time.monotonic()
         topic, decision_id = message.topic() or "", (message.key() or b"").decode()
         heard = {
-            self._lines.recommendations: self._heard.recommendations,
-            self._lines.audit: self._heard.audits,
-            self._lines.dead_letters: self._heard.dead_letters,
+            self._settings.topic_recommendations: self._heard.recommendations,
+            self._settings.topic_audit: self._heard.audits,
+            self._settings.topic_dlq: self._heard.dead_letters,
         }[topic]
         if decision_id in heard:
             self._heard.duplicates += 1
         heard.setdefault(decision_id, message.value() or b"")
-        if topic == self._lines.recommendations and decision_id in self._posted_at:
+        if topic == self._settings.topic_recommendations and decision_id in self._posted_at:
             self._heard.answered_after_s.setdefault(decision_id, now - self._posted_at[decision_id])
         if self._heard.settled(decision_id):
             self._waiting.discard(decision_id)
@@ -169,7 +166,8 @@ class Exchange:
     def _wait_for_commit(self, posted: int) -> None:
         """Wait until the worker's group has committed all `posted` decisions, the approved ones too."""
         self._producer.flush(REQUEST_TIMEOUT_S)
-        group = Consumer({**QUIET, "bootstrap.servers": self._lines.brokers, "group.id": self._lines.group})
+        settings = self._settings
+        group = Consumer({**QUIET, "bootstrap.servers": settings.kafka_brokers, "group.id": settings.group})
         deadline = time.monotonic() + SILENCE_MAX_S
         try:
             while self._committed(group) < posted:
@@ -184,7 +182,7 @@ class Exchange:
 
     def _committed(self, group: Consumer) -> int:
         try:
-            partitions = group.committed(self._lines.all_of(self._lines.decisions), timeout=REQUEST_TIMEOUT_S)
+            partitions = group.committed(self._all_of(self._settings.topic_decisions), timeout=REQUEST_TIMEOUT_S)
         except KafkaException:
             return 0  # the group is rebalancing or not there yet: ask again
         return sum(max(0, partition.offset) for partition in partitions)
@@ -192,7 +190,7 @@ class Exchange:
     def _nothing_lost(self) -> None:
         positions = self._reader.position(self._reader.assignment())
         read_up_to = {(p.topic, p.partition): max(0, p.offset) for p in positions}
-        lost = lost_records(self._lines.brokers, read_up_to)
+        lost = lost_records(self._settings.kafka_brokers, read_up_to)
         if lost:
             where = ", ".join(f"{count} of {topic}[{partition}]" for (topic, partition), count in lost.items())
             message = f"the embedded broker dropped records before they were read: {where}"

@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from stream.errors import CorruptionError
@@ -51,9 +50,7 @@ class WorkerProcess:
             )
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, _kind: object, raised: BaseException | None, _trace: object) -> None:
         """Stop the worker.
 
         Raises: WorkerFailed if it did not end cleanly, unless something else is being raised already.

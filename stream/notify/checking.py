@@ -9,9 +9,9 @@ from typing import Final
 from stream.events import Action, Recommendation, RecommendedTier, TierName
 from stream.notify.contacts.contact_lookup import contacts_of
 from stream.notify.letters.letter_writer import LetterWriter
-from stream.notify.letters.preview import RECIPIENT, previews, with_placeholders
-from stream.notify.letters.preview_folder import Totals
-from stream.notify.letters.templates import Letter, Templates
+from stream.notify.letters.preview import RECIPIENT, Totals, previews, with_placeholders
+from stream.notify.letters.templates import Templates
+from stream.notify.notices.notice import Letter
 from stream.notify.run import loaded_templates
 from stream.notify.settings import CHANNELS, Channel, NotifySettings
 from stream.notify.transports.outbox import refuse_preview

@@ -140,10 +140,7 @@ class NotifierConsumer:
             offsets.settle(record.offset)
 
     def commit(self) -> None:
-        """Commit what was settled since the last commit.
-
-        Raises: PartitionLost, KafkaUnavailable.
-        """
+        """Commit what was settled since the last commit. Raises: PartitionLost, KafkaUnavailable."""
         new = {
             number: offsets.safe
             for number, offsets in self.owned.items()

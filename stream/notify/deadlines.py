@@ -34,43 +34,31 @@ class Deadlines:
         """Whether the time left by `stop_in` has passed."""
         return self._clock() >= self._stop_by_s
 
-    def within(self, seconds: float) -> Deadline:
-        """The deadline of an exchange that begins now."""
-        return Deadline(self._clock() + seconds, self._left_s)
+    def within(self, seconds: float) -> Callable[[], float]:
+        """Begin an exchange: what is returned tells the seconds that it has left, 0 or less when it is over."""
+        by_s = self._clock() + seconds
 
-    def _left_s(self, by_s: float) -> float:
-        return min(by_s, self._stop_by_s) - self._clock()
+        def left_s() -> float:
+            return min(by_s, self._stop_by_s) - self._clock()
 
-
-class Deadline:
-    """When one exchange must be over; made by `Deadlines.within`."""
-
-    def __init__(self, by_s: float, left_s: Callable[[float], float]) -> None:
-        self._by_s = by_s
-        self._left_s = left_s
-
-    @property
-    def left_s(self) -> float:
-        """Seconds left; 0 or less when it is over."""
-        return self._left_s(self._by_s)
+        return left_s
 
 
 class Watchdog:
-    """Calls `cut` from its own thread after a deadline, repeatedly until the block ends.
+    """Calls `cut` from its own thread once no seconds are left, repeatedly until the block ends.
 
     Repeatedly because a connection may be opened only after the deadline. `cut` must be thread-safe and raise nothing.
     """
 
     STEP_S = 0.25  # longest delay until a shortened deadline is noticed
 
-    def __init__(self, deadline: Deadline, cut: Callable[[], None]) -> None:
-        self._deadline = deadline
+    def __init__(self, left_s: Callable[[], float], cut: Callable[[], None]) -> None:
+        self._left_s = left_s
         self._cut = cut
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._wait, name="deadline", daemon=True)
 
     def __enter__(self) -> None:
-        """Start watching."""
         self._thread.start()
 
     def __exit__(self, *_how: object) -> None:
@@ -79,10 +67,8 @@ class Watchdog:
         self._thread.join()
 
     def _wait(self) -> None:
-        while not self._done.wait(
-            min(self._deadline.left_s, self.STEP_S) if self._deadline.left_s > 0 else self.STEP_S
-        ):
-            if self._deadline.left_s <= 0:
+        while not self._done.wait(min(self._left_s(), self.STEP_S) if self._left_s() > 0 else self.STEP_S):
+            if self._left_s() <= 0:
                 self._cut()
 
 

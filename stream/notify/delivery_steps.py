@@ -8,15 +8,15 @@ letter only between the third step and the fourth, and the notice of that second
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from stream.errors import ConfigurationError, LetterRefused, PoisonError
 from stream.events import Recommendation
 from stream.notify.letters.letter_writer import Draft, LetterWriter
-from stream.notify.notices.notice import notice
+from stream.notify.notices.notice import Notice, notice
 from stream.notify.notices.notice_index import NoticeIndex
-from stream.notify.notices.record import Notice
 from stream.notify.settings import CHANNELS, Channel
 from stream.notify.transports.transport import AddressRefused, TemporaryRefusal, Transport
 from stream.runtime.kafka.dead_letters import dead_letter
@@ -67,7 +67,7 @@ class DeliverySteps:
         delivery: Delivers,
         framing: Framing,
         prove: Callable[[int], None],
-        now_ms: Callable[[], int],
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self._service = service
         self._letter_writer = letter_writer
@@ -86,7 +86,7 @@ class DeliverySteps:
         if job.outcome is None:
             self._resume(job)
             draft = self._letter_writer.draft(job.recommendation, job.written_ms)
-            job.channel = draft.route.channel
+            job.channel = draft.kept.channel
             self._check_size(job, draft)
             self._prove(job.record.partition)
             self._begin(job, draft, retry)
@@ -144,8 +144,7 @@ class DeliverySteps:
             job.recommendation,
             status="sending",
             now_ms=job.written_ms,
-            rendered=draft.rendered,
-            route=draft.route,
+            kept=draft.kept,
             duplicate_possible=job.duplicate_possible,
         )
         self.record(begun, retry)
@@ -157,17 +156,16 @@ class DeliverySteps:
         try:
             reply = self._attempt(job, draft)
         except AddressRefused as refused:
-            why = CHANNELS[draft.route.channel].refused_why
+            why = CHANNELS[draft.kept.channel].refused_why
             draft = self._letter_writer.printed(job.recommendation, draft, job.written_ms, why)
             error = f"Bounced: {refused}"
             reply = self._attempt(job, draft)
         job.wanted, job.needs_address = draft.wanted, draft.package.needs_address
         return notice(
             job.recommendation,
-            status="printed" if draft.route.channel == "print" else "sent",
+            status="printed" if draft.kept.channel == "print" else "sent",
             now_ms=self._now_ms(),
-            rendered=draft.rendered,
-            route=draft.route,
+            kept=draft.kept,
             attempts=job.attempts,
             reply=reply,
             duplicate_possible=job.duplicate_possible,
@@ -177,14 +175,14 @@ class DeliverySteps:
     def _attempt(self, job: Job, draft: Draft) -> str:
         job.attempts += 1
         try:
-            return self._transports[draft.route.channel].send(draft.package)
+            return self._transports[draft.kept.channel].send(draft.package)
         except TemporaryRefusal as later:
             job.duplicate_possible = job.duplicate_possible or later.uncertain
             raise
 
     def _check_size(self, job: Job, draft: Draft) -> None:
         """Refuse, before it is sent, a letter whose record would not fit the topic."""
-        whole = notice(job.recommendation, status="sent", now_ms=0, rendered=draft.rendered, route=draft.route)
+        whole = notice(job.recommendation, status="sent", now_ms=0, kept=draft.kept)
         size = len(self._output(whole).value) + RECORD_ROOM_BYTES
         if size > self._service.recommendation_bytes_max:
             message = f"the letter's record would take {size} bytes, more than COACH_RECOMMENDATION_BYTES_MAX allows"

@@ -32,19 +32,19 @@ class HttpClient:
 
         Raises: httpx2.HTTPError, whose text may hold the URL; a ConnectTimeout or ReadTimeout at the deadline.
         """
-        deadline = self._deadlines.within(self._timeout_s)
+        left_s = self._deadlines.within(self._timeout_s)
         self._is_late = False
-        if deadline.left_s <= 0:
+        if left_s() <= 0:
             message = "the process is stopping"
             raise httpx2.ConnectTimeout(message)
-        with Watchdog(deadline, self._end):
+        with Watchdog(left_s, self._end):
             try:
                 with self._client.stream(
                     method,
                     url,
                     content=content,
                     headers=headers,
-                    timeout=deadline.left_s,
+                    timeout=left_s(),
                     extensions={"trace": self._trace},
                 ) as response:
                     yield response

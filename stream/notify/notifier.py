@@ -13,9 +13,8 @@ from stream.errors import MalformedRecord, NoticeGivenUp, PoisonError, Unexpecte
 from stream.events import Recommendation
 from stream.notify.consumer import PartitionLost
 from stream.notify.delivery_steps import DeliverySteps, Job
-from stream.notify.notices.notice import KIND, answer_sha256, notice, notice_id
+from stream.notify.notices.notice import KIND, Notice, answer_sha256, notice, notice_id
 from stream.notify.notices.notice_index import NoticeIndex
-from stream.notify.notices.record import Notice
 from stream.notify.settings import Channel, NotifySettings
 from stream.notify.transports.transport import TemporaryRefusal
 from stream.notify.warnings import LocaleFallbacks
@@ -85,9 +84,12 @@ class Notifier:
         except PoisonError as error:
             self._bury(record, error, None, attempts=1)
             return
-        why = self._no_letter(recommendation)
-        if why:
-            self._skip(record, recommendation["decision_id"], why)
+        why = "replay" if recommendation["replay"] else recommendation["status"]
+        if why in ("replay", "not_model_decline"):
+            self._counters.add("notify_skipped_total", why=why)
+            if why != "replay":
+                log.info("notice.skipped", extra={"decision_id": recommendation["decision_id"], "why": why})
+            self._settled(record)
             return
         one = notice_id(recommendation["decision_id"], KIND)
         waiting = self._waiting.get(one)
@@ -116,8 +118,13 @@ class Notifier:
 
     def _try(self, job: Job) -> None:
         retry = self._retry(job.record.partition)
+
+        def attempt() -> None:
+            if not self._is_answered(job, retry):
+                self._count(job, self._delivery_steps.deliver(job, retry))
+
         try:
-            self._attempt(job, retry)
+            retry.outlast(attempt)
         except PartitionLost:  # or about to be: a rebalance decides, and calls `drop`
             job.due_s = self._clock() + PARTITION_LOST_PAUSE_S
             self._waiting[job.notice_id] = job
@@ -133,15 +140,6 @@ class Notifier:
             log.error("notice.fault", extra={"decision_id": job.recommendation["decision_id"], "where": where})  # noqa: TRY400
             self._fail(job, UnexpectedFault(f"a fault of this software: {type(fault).__name__}"))
         self._finish(job)
-
-    def _attempt(self, job: Job, retry: Retry) -> None:
-        """Attempt a letter until no dependency is down."""
-
-        def once() -> None:
-            if not self._is_answered(job, retry):
-                self._count(job, self._delivery_steps.deliver(job, retry))
-
-        retry.outlast(once)
 
     def _is_answered(self, job: Job, retry: Retry) -> bool:
         """Whether the decision has, or may have, its letter already; a different answer is reported, once."""
@@ -168,7 +166,6 @@ class Notifier:
         return True
 
     def _count(self, job: Job, done: Notice) -> None:
-        """Count a sent letter, and log it."""
         late = self._is_due(job, 0)
         channel = cast("Channel", done["channel"])
         self._last_sent_s[channel] = self._clock()
@@ -266,18 +263,6 @@ class Notifier:
             message = f"the record is of the kind {name}; expected Recommendation"
             raise MalformedRecord(message)
         return cast("Recommendation", found)
-
-    @staticmethod
-    def _no_letter(recommendation: Recommendation) -> str:
-        if recommendation["replay"]:
-            return "replay"
-        return "not_model_decline" if recommendation["status"] == "not_model_decline" else ""
-
-    def _skip(self, record: Inbound, decision_id: str, why: str) -> None:
-        self._counters.add("notify_skipped_total", why=why)
-        if why != "replay":
-            log.info("notice.skipped", extra={"decision_id": decision_id, "why": why})
-        self._settled(record)
 
     def _skip_quietly(self, job: Job, why: str) -> None:
         self._counters.add("notify_skipped_total", why=why)

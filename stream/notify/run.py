@@ -89,7 +89,10 @@ class NotifierProcess:
         """See `run_notifier`."""
         service, settings = self._service, self._settings
         wait_s = max(service.start_wait_s, WAIT_MIN_S)
-        partitions = self._partitions(wait_s)
+        partitions = TopicKeeper(self._properties, timeout_s=wait_s).partitions().get(service.topic_recommendations)
+        if partitions is None:
+            message = f"there is no topic {service.topic_recommendations}; create it with `coach topics apply`"
+            raise ConfigurationError(message)
         self._index = NoticeIndex(
             settings.notify_state, topic=cluster_topic(self._properties, service.topic_notices, wait_s)
         )
@@ -126,7 +129,6 @@ class NotifierProcess:
             delivery=KafkaDelivery(self._properties, delivery_timeout_s=service.delivery_timeout_s),
             framing=framing,
             prove=self._consumer.prove,
-            now_ms=_now_ms,
         )
         self._notifier = Notifier(
             settings,
@@ -246,14 +248,6 @@ class NotifierProcess:
             why.append("what was sent is still being read")
         return [*why, *([self._outage] if self._outage else [])]
 
-    def _partitions(self, wait_s: float) -> int:
-        topic = self._service.topic_recommendations
-        count = TopicKeeper(self._properties, timeout_s=wait_s).partitions().get(topic)
-        if count is None:
-            message = f"there is no topic {topic}; create it with `coach topics apply`"
-            raise ConfigurationError(message)
-        return count
-
     @contextmanager
     def _signals(self) -> Iterator[None]:
         """Stop in order at SIGTERM and SIGINT."""
@@ -269,7 +263,3 @@ class NotifierProcess:
         finally:
             for one, handler in before.items():
                 signal.signal(one, handler)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

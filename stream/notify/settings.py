@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from stream.runtime.settings import Settings, topic_name
+from stream.runtime.settings import Settings, readable_file, topic_name
 from stream.runtime.settings_reader import About, read_settings_class, refuse
 
 PART: Final = "NOTIFY_"
@@ -55,10 +55,6 @@ def electronic_channels(text: str) -> tuple[Channel, ...]:
         message = f"must be some of {', '.join(electronic)}, with commas between them"
         raise ValueError(message)
     return tuple(channel for channel in electronic if channel in names)
-
-
-def _channels(text: str) -> None:
-    electronic_channels(text)
 
 
 def _http_url(text: str) -> None:
@@ -159,7 +155,10 @@ class NotifySettings:
     ] = ""
 
     notify_channels: Annotated[
-        str, About("electronic channels that may be used: email, webhook, files; print always is", check=_channels)
+        str,
+        About(
+            "electronic channels that may be used: email, webhook, files; print always is", check=electronic_channels
+        ),
     ] = "email,webhook,files"
     notify_outbox: Annotated[Path, About("folder of print-ready letters")] = Path("letters")
     notify_files: Annotated[Path, About("folder of the channel files")] = Path("letters/files")
@@ -172,7 +171,10 @@ class NotifySettings:
     notify_smtp_username: Annotated[str, About("user name at the mail server; none: no login", check=one_line)] = ""
     notify_smtp_password: Annotated[str, About("its password", secret=True)] = ""
     notify_smtp_ca_file: Annotated[
-        str, About("PEM file of the authorities behind the mail server's certificate; none: the system's")
+        str,
+        About(
+            "PEM file of the authorities behind the mail server's certificate; none: the system's", check=readable_file
+        ),
     ] = ""
     notify_smtp_timeout_s: Annotated[
         float, About("longest wait for one answer of it; a whole letter may take three times as long", low=0.1, high=60)
@@ -219,10 +221,7 @@ def read_notify_settings(environment: Mapping[str, str] | None = None, **flags: 
 
 
 def check_runnable(settings: NotifySettings, service: Settings) -> None:
-    """Check what sending letters needs and previewing them does not.
-
-    Raises: ConfigurationError.
-    """
+    """Check what sending letters needs and previewing them does not. Raises: ConfigurationError."""
     wrong = [
         f"COACH_{name.upper()}: must be set, for every letter says it"
         for name in ("notify_lender_name", "notify_lender_contact")
@@ -246,8 +245,6 @@ def _contradictions(settings: NotifySettings) -> list[str]:
         wrong.append("COACH_NOTIFY_SMTP_USERNAME and COACH_NOTIFY_SMTP_PASSWORD: set both or neither")
     if settings.notify_smtp_username and settings.notify_smtp_security == "none":
         wrong.append("COACH_NOTIFY_SMTP_SECURITY=none: would send the password in the clear; take starttls or tls")
-    if settings.notify_smtp_ca_file and not Path(settings.notify_smtp_ca_file).is_file():
-        wrong.append("COACH_NOTIFY_SMTP_CA_FILE: is not a file that can be read")
     if settings.notify_retry_first_s > settings.notify_retry_max_s:
         wrong.append("COACH_NOTIFY_RETRY_FIRST_S: must not be longer than COACH_NOTIFY_RETRY_MAX_S")
     return wrong

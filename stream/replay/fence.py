@@ -25,10 +25,7 @@ RUN_HEADER: Final = "coach-replay-run-id"  # on every record; a dead letter has 
 
 
 def check_run_id(run_id: str) -> None:
-    """Refuse a run id that could name something else than a run.
-
-    Raises: ConfigurationError.
-    """
+    """Refuse a run id that could name something else than a run. Raises: ConfigurationError."""
     if not RUN_ID.fullmatch(run_id):
         message = f"--run-id {shown(run_id)}: must be 1 to 40 small letters, digits or hyphens, such as spring-check"
         raise ConfigurationError(message)
@@ -158,10 +155,7 @@ def live_topics(settings: Settings) -> dict[str, str]:
 
 
 def check_source(topic: str, flag: str) -> None:
-    """Refuse to read a replay's output as if it were what was decided or answered live.
-
-    Raises: ConfigurationError.
-    """
+    """Refuse to read a replay's output as if it were what was decided or answered live. Raises: ConfigurationError."""
     if is_replay(topic):
         message = f"{flag}={shown(topic)}: is the output of a replay; replay what was decided or answered live"
         raise ConfigurationError(message)

@@ -1,7 +1,7 @@
-"""A chunk's verdicts -> records on the run's own topics and lines in its own files, in the worker's order.
+"""A chunk's verdicts -> records on the run's topics and lines in its files, in the worker's order.
 
-Every audit record is acknowledged by the brokers, then every recommendation, then every dead letter; a file comes into
-being whole. Only then is the chunk written down as done, so a kill in between makes equal duplicates and loses nothing.
+The brokers acknowledge every audit record, then every recommendation, then every dead letter; files are written atomically.
+Only then is the chunk recorded as done, so a kill in between makes equal duplicates and loses nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import orjson
 
@@ -25,21 +25,13 @@ from stream.replay.sources.source import Chunk
 from stream.runtime.kafka.dead_letters import SOFTWARE_VERSION, dead_letter
 from stream.runtime.kafka.inbound import Inbound
 from stream.runtime.retry import Retry
+from stream.runtime.settings import Settings
 from stream.wire.framing import Framing
+from stream.wire.schema_files import RecordName
 
 Judged: TypeAlias = tuple[Raw, Verdict]
 ANSWERS: Final = "answers"
 REFUSED: Final = "refused"
-
-
-class WritesChunks(Protocol):
-    """Where the answers of a chunk go."""
-
-    def write(self, chunk: Chunk, judged: Sequence[Judged]) -> list[Judged]:
-        """Write all of it; give the verdicts back, with those refused whose records a topic does not take.
-
-        Raises: DependencyError, ConfigurationError; then some may be written and some not.
-        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,14 +41,20 @@ class ToTopics:
     delivery: FencedDelivery
     topics: ReplayTopics
     framing: Framing
-    outage_max_s: float
-    retry_delay_max_s: float
+    settings: Settings
 
     def write(self, chunk: Chunk, judged: Sequence[Judged]) -> list[Judged]:  # noqa: ARG002 - topics know no chunks
-        """See `WritesChunks`."""
-        retry = Retry(total_s=self.outage_max_s, pause_max_s=self.retry_delay_max_s)
+        """Write a chunk; return its verdicts, refused where a topic does not take the record.
+
+        Raises: DependencyError, ConfigurationError; part of the chunk may be written by then.
+        """
+        retry = Retry(total_s=self.settings.outage_max_s, pause_max_s=self.settings.retry_delay_max_s)
         settled = list(judged)
-        for topic, record in ((self.topics.audit, "AuditRecord"), (self.topics.recommendations, "Recommendation")):
+        in_order: tuple[tuple[ReplayTopic, RecordName], ...] = (
+            (self.topics.audit, "AuditRecord"),
+            (self.topics.recommendations, "Recommendation"),
+        )
+        for topic, record in in_order:
             places = {
                 self._output(topic, record, raw, verdict): place
                 for place, (raw, verdict) in enumerate(settled)
@@ -74,13 +72,9 @@ class ToTopics:
         self._write_dead_letters([(raw, one.error) for raw, one in settled if one.error is not None], retry)
         return settled
 
-    def _output(self, topic: ReplayTopic, record: str, raw: Raw, verdict: Verdict) -> ReplayOutput:
-        key = str(verdict.decision_id).encode()
-        if record == "AuditRecord":
-            value = self.framing.encode("AuditRecord", audit_record(raw, verdict, topic.run_id), topic=topic.name)
-        else:
-            value = self.framing.encode("Recommendation", recommendation(verdict, topic.run_id), topic=topic.name)
-        return ReplayOutput(topic=topic, key=key, value=value)
+    def _output(self, topic: ReplayTopic, record: RecordName, raw: Raw, verdict: Verdict) -> ReplayOutput:
+        value = self.framing.encode(record, records_of(raw, verdict, topic.run_id)[record], topic=topic.name)
+        return ReplayOutput(topic=topic, key=str(verdict.decision_id).encode(), value=value)
 
     def _write_dead_letters(self, dead: Sequence[tuple[Raw, PoisonError]], retry: Retry) -> None:
         topic, now_ms = self.topics.dlq, time.time_ns() // 1_000_000
@@ -119,7 +113,7 @@ class ToFiles:
     run_id: str
 
     def write(self, chunk: Chunk, judged: Sequence[Judged]) -> list[Judged]:
-        """See `WritesChunks`."""
+        """As `ToTopics.write` does; files take every record."""
         answers = [_answer_line(raw, one, self.run_id) for raw, one in judged if one.answer is not None]
         refusals = [_refusal_line(raw, one) for raw, one in judged if one.outcome == ERROR]
         for name, lines in ((ANSWERS, answers), (REFUSED, refusals)):
@@ -128,12 +122,12 @@ class ToFiles:
         return list(judged)
 
 
-def audit_record(raw: Raw, verdict: Verdict, run_id: str) -> AuditRecord:
-    """The audit record of an answer, marked as a replay's."""
+def records_of(raw: Raw, verdict: Verdict, run_id: str) -> dict[str, Any]:
+    """The audit record and the recommendation of an answer, by their schemas, both marked as a replay's."""
     if verdict.answer is None or verdict.decision is None:
-        message = "a verdict without an answer has no audit record"
+        message = "a verdict without an answer has no records"
         raise ValueError(message)
-    return {
+    audit_record: AuditRecord = {
         "decision_id": verdict.decision.decision_id,
         "body": verdict.answer.body,
         "body_sha256": verdict.answer.body_sha256,
@@ -146,22 +140,16 @@ def audit_record(raw: Raw, verdict: Verdict, run_id: str) -> AuditRecord:
             "seal": None,
         },
     }
-
-
-def recommendation(verdict: Verdict, run_id: str) -> Recommendation:
-    """The recommendation of an answer, marked as a replay's."""
-    if verdict.answer is None:
-        message = "a verdict without an answer has no recommendation"
-        raise ValueError(message)
-    marked: Recommendation = {**verdict.answer.recommendation, "replay": True, "run_id": run_id}
-    return marked
+    recommendation: Recommendation = {**verdict.answer.recommendation, "replay": True, "run_id": run_id}
+    return {"AuditRecord": audit_record, "Recommendation": recommendation}
 
 
 def _answer_line(raw: Raw, verdict: Verdict, run_id: str) -> bytes:
+    records = records_of(raw, verdict, run_id)
     line = {
         "decision_id": verdict.decision_id,
-        "recommendation": recommendation(verdict, run_id),
-        "audit": audit_record(raw, verdict, run_id),
+        "recommendation": records["Recommendation"],
+        "audit": records["AuditRecord"],
     }
     return orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
 
@@ -179,7 +167,7 @@ def _refusal_line(raw: Raw, verdict: Verdict) -> bytes:
 
 
 def _inbound(raw: Raw) -> Inbound:
-    """The record as a dead letter carries it: byte for byte where it came from a topic, else written down in JSON."""
+    """The record as a dead letter carries it: byte for byte where it came from a topic, else as canonical JSON."""
     if isinstance(raw.content, dict) and raw.inbound.value is None:
         return replace(raw.inbound, value=canonical_json(raw.content))
     return raw.inbound

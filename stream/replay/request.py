@@ -1,4 +1,4 @@
-"""What a replay is asked to do, and the parameters by which a run is recognised when it is started again."""
+"""The request of a replay, and the parameters that a resumed run must share."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Request:
     speed: float | None = None
 
     def source_topic(self, settings: Settings) -> str | None:
-        """The topic that is replayed; None where it is an archive or a file."""
+        """The topic to replay; None where the source is an archive or a file."""
         if self.file is not None or (self.archive is not None and self.mode != "backfill"):
             return None
         if self.topic is not None:
@@ -53,23 +53,20 @@ class Request:
         return settings.topic_audit if self.mode == "reproduce" else settings.topic_decisions
 
     def uses_kafka(self, settings: Settings) -> bool:
-        """Whether brokers are needed at all."""
+        """Whether the run needs brokers."""
         return self.to_topics or self.source_topic(settings) is not None
 
     def asks_models_topic(self, settings: Settings) -> bool:
-        """Whether bundles that are not given are looked up as published; with bundles and no broker in use, they are not."""
+        """Whether missing bundles are looked up on the models topic: not where bundles are given and no broker is used."""
         return self.uses_kafka(settings) or not self.bundles
 
     def folder(self, replay: ReplaySettings) -> Path:
-        """Where the run keeps its state."""
+        """The folder of the run's state."""
         return (self.state or replay.replay_state_dir / self.run_id).expanduser()
 
 
 def check_request(request: Request, settings: Settings) -> None:
-    """Refuse what contradicts itself.
-
-    Raises: ConfigurationError that names the flags.
-    """
+    """Refuse flags that contradict each other. Raises: ConfigurationError that names them."""
     check_run_id(request.run_id)
     if wrong := next((reason for holds, reason in _rules(request, settings) if holds), None):
         raise ConfigurationError(wrong)
@@ -77,14 +74,15 @@ def check_request(request: Request, settings: Settings) -> None:
     if topic is not None:
         own = {settings.topic_audit: "COACH_TOPIC_AUDIT", settings.topic_decisions: "COACH_TOPIC_DECISIONS"}
         check_source(topic, "--topic" if request.topic is not None else own[topic])
-    change = request.change
-    if change.threshold is not None and not _usable(change.threshold, change.threshold_scale):
-        reason = f"--threshold {change.threshold:g}: must be between 0 and 1 on scale probability, and finite on scale margin"
+    threshold = request.change.threshold
+    is_share = request.change.threshold_scale == "probability"
+    if threshold is not None and not (math.isfinite(threshold) and (not is_share or 0 < threshold < 1)):
+        reason = f"--threshold {threshold:g}: must be between 0 and 1 on scale probability, and finite on scale margin"
         raise ConfigurationError(reason)
 
 
 def _rules(request: Request, settings: Settings) -> Sequence[tuple[bool, str]]:
-    """What must not be, and what to say then."""
+    """Each rule that a request may break, as (whether it does, the error's text)."""
     sources = [one for one in (request.topic, request.archive, request.file) if one is not None]
     change, what_if = request.change, request.mode == "what-if"
     of_another = request.archive is not None and request.mode == "backfill"
@@ -129,7 +127,7 @@ def _rules(request: Request, settings: Settings) -> Sequence[tuple[bool, str]]:
 def parameters_of(
     request: Request, settings: Settings, replay: ReplaySettings, given: Sequence[PublishedModel], topics: ReplayTopics
 ) -> dict[str, Any]:
-    """All that the result of a run depends on besides what its source holds, as JSON takes it."""
+    """What a run's result depends on besides the content of its source, as JSON."""
     change, window = request.change, request.window
     return {
         "run_id": request.run_id,
@@ -156,7 +154,3 @@ def parameters_of(
 
 def _digest(content: bytes | None) -> str | None:
     return None if content is None else hashlib.sha256(content).hexdigest()
-
-
-def _usable(threshold: float, scale: str | None) -> bool:
-    return math.isfinite(threshold) and (scale == "margin" or 0 < threshold < 1 or scale is None)

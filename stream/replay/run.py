@@ -1,25 +1,24 @@
-"""One run from its start to its report: frozen source, chunk by chunk, each written down when it is done."""
+"""One run from start to report: a frozen source, processed and recorded chunk by chunk."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from stream.errors import ConfigurationError, KafkaUnavailable
 from stream.models.open_bundles import OpenBundles, check_folder
 from stream.models.publishing import read_models
 from stream.replay.fence import FencedDelivery, ReplayTopics, replay_topics
-from stream.replay.judge.answered import answered_in
 from stream.replay.judge.models import Models, Published, open_given
-from stream.replay.judge.modes import Backfill, Judge, Mode, Reproduce, WhatIf
+from stream.replay.judge.modes import Backfill, Judge, Mode, Reproduce, WhatIf, answered_in
 from stream.replay.judge.repeats import SeenRecords
-from stream.replay.outputs import ANSWERS, REFUSED, Judged, ToFiles, ToTopics, WritesChunks
+from stream.replay.outputs import ANSWERS, REFUSED, Judged, ToFiles, ToTopics
 from stream.replay.own_topics import prepare_topics
-from stream.replay.pace import Pace, Progress, ProgressCount
 from stream.replay.report.report import report_bytes, report_of
 from stream.replay.report.tally import Tally, merged
 from stream.replay.request import Request, check_request, parameters_of
@@ -38,12 +37,15 @@ log = logging.getLogger(__name__)
 
 REPORT_JSON: Final = "report.json"
 REPORT_HTML: Final = "report.html"
-REPORT: Final = "report"  # folder of the report within the run's state, where nobody names another
+PACE_STEP_S: Final = 1.0
+REPORT: Final = "report"  # the report's folder within the run's state, unless --out names another
+
+Progress: TypeAlias = Callable[[int, int, int], None]  # records done, of them before this start, records in all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """A run that is done: its report, and where it lies."""
+    """A finished run: its report and the files that hold it."""
 
     report: dict[str, Any]
     json_path: Path
@@ -57,11 +59,11 @@ def run_replay(
     *,
     progress: Progress = lambda _done, _before, _total: None,
 ) -> Finished:
-    """Do a run, or what is left of it.
+    """Run a replay, or what is left of it.
 
     Raises: ConfigurationError when the request, the settings or what is on the run's topics do not allow it;
-    DependencyError when something is away for too long, and CorruptionError: what is finished by then stays so, and
-    starting again with the same run id goes on there.
+    DependencyError when a dependency is down for too long, and CorruptionError. Finished chunks are kept: the same run id
+    resumes after them.
     """
     check_request(request, settings)
     topics = replay_topics(settings if request.uses_kafka(settings) else Settings(), request.run_id)
@@ -84,8 +86,6 @@ def run_replay(
 
 @dataclass(kw_only=True)
 class _Work:
-    """The parts of one run."""
-
     request: Request
     settings: Settings
     replay: ReplaySettings
@@ -94,7 +94,7 @@ class _Work:
     framing: Framing
 
     def begin_or_go_on(self, parameters: dict[str, Any]) -> RunState:
-        """Freeze the source and write down what the run is, or make sure that it still is what was written."""
+        """Freeze the source and record the run's parameters, or check them against those recorded."""
         for folder in self._folders():
             sweep(folder)
         source = self._source()
@@ -127,14 +127,10 @@ class _Work:
                 raise ConfigurationError(message)
 
     def do(self, state: RunState, models: Models, progress: Progress) -> Tally:
-        """Judge and write every chunk that is not done yet; add up all results."""
+        """Judge and write every unfinished chunk; add up all results."""
         chunks = chunks_of(state.source.ranges, self.replay.replay_chunk_records)
         left = [chunk for chunk in chunks if not self.folder.finished(chunk)]
         if left:
-            before = sum(chunk.end - chunk.first for chunk in chunks) - sum(chunk.end - chunk.first for chunk in left)
-            progress_count = ProgressCount(
-                progress, before=before, total=sum(chunk.end - chunk.first for chunk in chunks)
-            )
             with SeenRecords() as seen:
                 judge = Judge(
                     self._mode(state, models),
@@ -143,8 +139,8 @@ class _Work:
                     decision_bytes_max=self.settings.decision_bytes_max,
                     seen=seen,
                 )
-                self._do_chunks(chunks, left, judge, seen, progress_count)
-        return merged(self.folder.tally(chunk) for chunk in chunks)
+                self._do_chunks(chunks, left, judge, seen, progress)
+        return merged(self.folder.result(chunk)[0] for chunk in chunks)
 
     def report(self, state: RunState, tally: Tally) -> Finished:
         """Write the report, a pure function of what the run began with and its chunks' results."""
@@ -158,7 +154,7 @@ class _Work:
         return Finished(report=report, json_path=paths[0], html_path=paths[1])
 
     def published(self) -> Published:
-        """Read what is published; the shelf opens bundles as a worker does."""
+        """Read the publications; bundles are opened as a worker opens them."""
         check_folder(self.settings.bundle_dir)
         shelf = OpenBundles(
             self.settings.bundle_dir,
@@ -179,40 +175,41 @@ class _Work:
         left: Sequence[Chunk],
         judge: Judge,
         seen: SeenRecords,
-        progress_count: ProgressCount,
+        progress: Progress,
     ) -> None:
-        writers, pace = self._writers(), Pace(self.request.speed)
+        total = sum(chunk.end - chunk.first for chunk in chunks)
+        done = before = total - sum(chunk.end - chunk.first for chunk in left)
+        writers, pace = self._writers(), _Pace(self.request.speed)
         begun, to_do = iter(chunks), frozenset(left)
         for read in self._source().read(left):
             chunk = read.chunk
             for earlier in takewhile(lambda one: one != chunk, begun):  # noqa: B023 - used up at once
                 if earlier not in to_do:
-                    seen.know(self.folder.seen(earlier))
+                    seen.know(self.folder.result(earlier)[1])
             judged: list[Judged] = []
-            for raw in pace.paced(read.raws):
+            for raw in read.raws:
+                pace.wait()
                 judged.append((raw, judge.verdict(raw)))
-                progress_count.step()
+                progress(done + len(judged), before, total)
             for writer in writers:
                 judged = writer.write(chunk, judged)
             tally = Tally(without_record=read.without_record)
             for raw, verdict in judged:
                 tally.add(verdict, raw.where)
             self.folder.finish(chunk, tally, seen.taken())
-            progress_count.finished(chunk)
+            done += chunk.end - chunk.first  # offsets without a record count once their chunk is done
+            progress(done, before, total)
 
     def _mode(self, state: RunState, models: Models) -> Mode:
         if self.request.mode == "reproduce":
             return Reproduce(models)
         if self.request.mode == "what-if":
-            self._check_version(models)
+            version = self.request.change.model_version
+            if version is not None and version not in (known := models.versions()):
+                message = f"--model {version}: no model of this version is published or given with --bundle; known are {', '.join(sorted(known)) or 'none'}"
+                raise ConfigurationError(message)
             return WhatIf(models, self.request.change)
         return Backfill(models, answered_in(self._answer_sources(state), self.framing))
-
-    def _check_version(self, models: Models) -> None:
-        version = self.request.change.model_version
-        if version is not None and version not in (known := models.versions()):
-            message = f"--model {version}: no model of this version is published or given with --bundle; known are {', '.join(sorted(known)) or 'none'}"
-            raise ConfigurationError(message)
 
     def _answer_sources(self, state: RunState) -> Iterator[tuple[ReadsRecords, Snapshot]]:
         audit = self._audit_topic()
@@ -253,8 +250,8 @@ class _Work:
             )
             prepare_topics(self.settings, self.replay, self.topics, self.framing, goes_on=goes_on)
 
-    def _writers(self) -> list[WritesChunks]:
-        writers: list[WritesChunks] = []
+    def _writers(self) -> list[ToTopics | ToFiles]:
+        writers: list[ToTopics | ToFiles] = []
         if self.request.to_topics:
             delivery = KafkaDelivery(
                 kafka_properties(self.settings), delivery_timeout_s=self.settings.delivery_timeout_s
@@ -264,10 +261,22 @@ class _Work:
                     delivery=FencedDelivery(delivery, self.topics),
                     topics=self.topics,
                     framing=self.framing,
-                    outage_max_s=self.settings.outage_max_s,
-                    retry_delay_max_s=self.settings.retry_delay_max_s,
+                    settings=self.settings,
                 )
             )
         if self.request.out is not None:
             writers.append(ToFiles(folder=self.request.out, run_id=self.request.run_id))
         return writers
+
+
+class _Pace:
+    """Limits a run to so many records a second; None does not limit it."""
+
+    def __init__(self, records_per_s: float | None) -> None:
+        self._every_s = 0.0 if records_per_s is None else 1 / records_per_s
+        self._next_s = time.monotonic()
+
+    def wait(self) -> None:
+        while self._every_s and (early_s := self._next_s - time.monotonic()) > 0:
+            time.sleep(min(early_s, PACE_STEP_S))
+        self._next_s = max(self._next_s, time.monotonic() - PACE_STEP_S) + self._every_s

@@ -1,10 +1,10 @@
-"""A run's folder: what it was asked to do, what it began with, and the result of each finished chunk.
+"""A run's folder: its parameters, its frozen source, and the result of each finished chunk.
 
     run.json              mode, parameters, and the source as it was at the start
     chunks/<chunk>.json   what a finished chunk adds to the report, and digests of its records
     lock                  held by the one process that works on the run
 
-Every file comes into being whole. A run that is started again goes on after its last whole chunk.
+Every file is written atomically. A restarted run resumes after its last finished chunk.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import fcntl
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final, TypeVar
+from typing import IO, Any, Final
 
 from stream.bundle.atomic_folder import atomic_file
 from stream.errors import ConfigurationError, CorruptionError, DiskUnavailable
@@ -31,7 +31,6 @@ CHUNKS: Final = "chunks"
 LOCK: Final = "lock"
 DRAFTS: Final = ".*.????????.part"
 VALUE_CHARACTERS_MAX: Final = 60
-Read = TypeVar("Read")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,14 +43,13 @@ class RunState:
 
 
 class RunFolder:
-    """The state of one run on disk; to be used within `locked`."""
+    """The state of one run on disk; use it within `locked`."""
 
     def __init__(self, folder: Path) -> None:
-        """`folder` is the run's own."""
         self.folder = folder
 
     def state(self) -> RunState | None:
-        """Give what the run began with; None for a new one.
+        """Return the state that the run began with; None for a new run.
 
         Raises: ConfigurationError when the folder holds something else.
         """
@@ -73,7 +71,7 @@ class RunFolder:
             raise ConfigurationError(message) from error
 
     def begin(self, state: RunState) -> None:
-        """Write down what the run begins with.
+        """Record the state that the run begins with.
 
         Raises: ConfigurationError when the folder holds anything else already; DiskUnavailable.
         """
@@ -90,11 +88,11 @@ class RunFolder:
         write_whole(self.folder / RUN, json.dumps(run, indent=2, sort_keys=True).encode() + b"\n")
 
     def finished(self, chunk: Chunk) -> bool:
-        """Whether a chunk's result is written down."""
+        """Whether a chunk's result is recorded."""
         return self._path(chunk).is_file()
 
     def finish(self, chunk: Chunk, tally: Tally, seen: Iterable[Keys]) -> None:
-        """Write a chunk's result down. `seen`: its records but for repeats. Raises: DiskUnavailable."""
+        """Record a chunk's result. `seen`: its records but for repeats. Raises: DiskUnavailable."""
         result = {
             "first": chunk.first,
             "end": chunk.end,
@@ -104,28 +102,18 @@ class RunFolder:
         }
         write_whole(self._path(chunk), json.dumps(result, sort_keys=True).encode() + b"\n")
 
-    def tally(self, chunk: Chunk) -> Tally:
-        """Read a chunk's result back.
+    def result(self, chunk: Chunk) -> tuple[Tally, list[Keys]]:
+        """Read a chunk's result back: its tally, and its records but for repeats.
 
-        Raises: CorruptionError when it is not the one that was written.
+        Raises: CorruptionError when it is damaged or another chunk's.
         """
-        return self._result(chunk, lambda result: tally_of(result["tally"]))
-
-    def seen(self, chunk: Chunk) -> list[Keys]:
-        """Read back which records a finished chunk had.
-
-        Raises: CorruptionError when it is not what was written.
-        """
-        return self._result(chunk, lambda result: [keys_from(text) for text in result["seen"]])
-
-    def _result(self, chunk: Chunk, read: Callable[[Any], Read]) -> Read:
         path = self._path(chunk)
         try:
             result = json.loads(path.read_bytes())
             if (result["part"], result["first"], result["end"]) != (chunk.part, chunk.first, chunk.end):
                 message = f"{path} is the result of another range; remove it, and start this run again"
                 raise CorruptionError(message)
-            return read(result)
+            return tally_of(result["tally"]), [keys_from(text) for text in result["seen"]]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             message = f"{path} is damaged; remove it, and start this run again"
             raise CorruptionError(message) from error
@@ -137,7 +125,7 @@ class RunFolder:
 
 
 def refuse_other_parameters(before: Mapping[str, Any], now: Mapping[str, Any], run_id: str) -> None:
-    """Make sure that a run goes on as what it began as.
+    """Check that a resumed run has the parameters that it began with.
 
     Raises: ConfigurationError that names each parameter that differs.
     """
@@ -156,7 +144,7 @@ def refuse_other_parameters(before: Mapping[str, Any], now: Mapping[str, Any], r
 
 @contextmanager
 def locked(folder: Path, run_id: str) -> Iterator[RunFolder]:
-    """Hold the run for this process alone; the lock goes with the process, however it ends.
+    """Lock the run for this process; the lock ends with the process.
 
     Raises: ConfigurationError when another process works on it, or the folder cannot be used.
     """
@@ -178,10 +166,7 @@ def locked(folder: Path, run_id: str) -> Iterator[RunFolder]:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file that is there whole or not at all, after a power cut too.
-
-    Raises: DiskUnavailable.
-    """
+    """Write a file atomically and durably. Raises: DiskUnavailable."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -194,7 +179,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what killed writers left unfinished; whoever holds the run's lock is the only writer."""
+    """Remove the drafts of killed writers; the holder of the run's lock is the only writer."""
     for draft in folder.glob(DRAFTS):
         draft.unlink(missing_ok=True)
 

@@ -14,7 +14,7 @@ PART: Final = "REPLAY_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaySettings:
-    """What a replay can be told besides its flags."""
+    """Settings of a replay besides its flags."""
 
     replay_state_dir: Annotated[Path, About("where runs keep their state; each has a folder of its run id in it")] = (
         Path("~/.local/state/coach-stream/replay")

@@ -44,7 +44,7 @@ class About:
     high: float = 0
     secret: bool = False
     address: bool = False
-    check: Callable[[str], None] = _anything
+    check: Callable[[str], object] = _anything
 
 
 class Described(Protocol):

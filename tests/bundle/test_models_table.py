@@ -11,10 +11,9 @@ import pytest
 
 from stream.bundle.build import BuiltBundle, build_bundle
 from stream.bundle.gate.kept_probes import PROBES_KEPT_MAX
-from stream.bundle.gate.probe_leaves import LEAVES_OF_TREE_MAX
+from stream.bundle.gate.probe import INTEGER_POOL_ROWS, LEAVES_OF_TREE_MAX
 from stream.bundle.gate.probe_nodes import CODE_ROWS_MAX, CODES_OF_NODE_MAX, CODES_OF_NODE_MIN, NODES_PROBED_MAX
 from stream.bundle.gate.probe_rows import COMBINATIONS
-from stream.bundle.gate.probe_tables import INTEGER_POOL_ROWS
 from stream.bundle.open import open_bundle
 from stream.errors import ConfigurationError
 from tests.bundle.kinds import LIGHTGBM, NAMES, OLD, XGBOOST, Kind, Made

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
 from stream.bundle.advice.pool_rank import area_under_curve
+from stream.bundle.manifest import Manifest
 from stream.demo.credit_data import read_credit_data
 from stream.demo.decider import decisions
+from stream.demo.preparation import Prepared
 from stream.demo.scoring_model import Scores
 from stream.wire.decisions import read_decision
 
@@ -24,7 +27,8 @@ def test_each_application_becomes_a_decision_that_the_worker_reads(tmp_path: Pat
         held_out_auc=float("nan"),
     )
     decided_at = datetime(2026, 11, 28, 10, 15, 0, 250_000, tzinfo=UTC)
-    posts = decisions(data, scores, model_id="demo", model_version="1", threshold=0.5, decided_at=decided_at)
+    manifest = cast("Manifest", {"model_id": "demo", "model_version": "1"})
+    posts = decisions(Prepared(data=data, scores=scores, manifest=manifest), threshold=0.5, decided_at=decided_at)
     read = [read_decision(post.value) for post in posts]
     assert [post.declined for post in posts] == [False, True]
     assert [decision.outcome for decision in read] == ["approved", "declined"]

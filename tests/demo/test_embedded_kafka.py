@@ -11,19 +11,20 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
-from stream.demo.embedded.embedded_kafka import EmbeddedKafka, lost_records
+from stream.demo.embedded.embedded_kafka import lost_records
 from stream.errors import KafkaUnavailable
+from tests.kafka.faulty_kafka import FaultyKafka
 
 PRODUCE, NOT_LEADER = 0, 6  # Kafka protocol: an API key and an error code
 
 
 @pytest.fixture
-def kafka() -> Iterator[EmbeddedKafka]:
-    with EmbeddedKafka({"letters": 2}) as running:
+def kafka() -> Iterator[FaultyKafka]:
+    with FaultyKafka({"letters": 2}) as running:
         yield running
 
 
-def send(kafka: EmbeddedKafka, values: list[bytes], *, partition: int = 0) -> list[str | None]:
+def send(kafka: FaultyKafka, values: list[bytes], *, partition: int = 0) -> list[str | None]:
     """Produce to `letters` and return each delivery's error."""
     reports: list[str | None] = []
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "message.timeout.ms": 4000, "log_level": 0})
@@ -39,7 +40,7 @@ def send(kafka: EmbeddedKafka, values: list[bytes], *, partition: int = 0) -> li
     return reports
 
 
-def read(kafka: EmbeddedKafka, count: int) -> list[Message]:
+def read(kafka: FaultyKafka, count: int) -> list[Message]:
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "reader", "log_level": 0})
     consumer.assign([TopicPartition("letters", 0, 0)])
     try:
@@ -48,13 +49,13 @@ def read(kafka: EmbeddedKafka, count: int) -> list[Message]:
         consumer.close()
 
 
-def test_what_is_produced_is_read_back(kafka: EmbeddedKafka) -> None:
+def test_what_is_produced_is_read_back(kafka: FaultyKafka) -> None:
     """Given an embedded Kafka, when records are produced, then a reader gets the same bytes in the same order."""
     assert send(kafka, [b"one", b"two"]) == [None, None]
     assert [message.value() for message in read(kafka, 2)] == [b"one", b"two"]
 
 
-def test_a_broker_that_is_down_comes_back_with_what_it_held(kafka: EmbeddedKafka) -> None:
+def test_a_broker_that_is_down_comes_back_with_what_it_held(kafka: FaultyKafka) -> None:
     """Given a record on the broker, when it goes down and comes up again, then the record is still there."""
     send(kafka, [b"kept"])
     kafka.down()
@@ -64,21 +65,21 @@ def test_a_broker_that_is_down_comes_back_with_what_it_held(kafka: EmbeddedKafka
     assert [message.value() for message in read(kafka, 1)] == [b"kept"]
 
 
-def test_an_injected_error_is_one_that_the_client_retries(kafka: EmbeddedKafka) -> None:
+def test_an_injected_error_is_one_that_the_client_retries(kafka: FaultyKafka) -> None:
     """Given two injected errors on Produce, when a record is sent, then the client's retries still deliver it once."""
     kafka.err(PRODUCE, NOT_LEADER, 2)
     assert send(kafka, [b"in the end"]) == [None]
     assert [message.value() for message in read(kafka, 1)] == [b"in the end"]
 
 
-def test_a_dropped_head_is_noticed(kafka: EmbeddedKafka) -> None:
+def test_a_dropped_head_is_noticed(kafka: FaultyKafka) -> None:
     """Given more than 5 MiB on one partition, when nothing was read, then the loss is counted; when all was, none."""
     assert send(kafka, [bytes(100_000)] * 80) == [None] * 80
     assert lost_records(kafka.bootstrap, {("letters", 0): 0, ("letters", 1): 0}).keys() == {("letters", 0)}
     assert lost_records(kafka.bootstrap, {("letters", 0): 80, ("letters", 1): 0}) == {}
 
 
-def test_a_command_that_cannot_be_obeyed_says_why(kafka: EmbeddedKafka) -> None:
+def test_a_command_that_cannot_be_obeyed_says_why(kafka: FaultyKafka) -> None:
     """Given a running cluster, when a broker that is not there shall go down, then the error names the command."""
     with pytest.raises(KafkaUnavailable, match="refuses `down 9`"):
         kafka.down(9)
@@ -88,10 +89,10 @@ def test_a_command_that_cannot_be_obeyed_says_why(kafka: EmbeddedKafka) -> None:
 def test_outside_its_block_it_says_that_it_is_not_running() -> None:
     """Given a cluster that was not entered, when its address is asked for, then the error says what to do."""
     with pytest.raises(KafkaUnavailable, match="`with` block"):
-        _ = EmbeddedKafka().bootstrap
+        _ = FaultyKafka().bootstrap
 
 
-def test_a_cluster_that_was_killed_is_reported_as_gone(kafka: EmbeddedKafka) -> None:
+def test_a_cluster_that_was_killed_is_reported_as_gone(kafka: FaultyKafka) -> None:
     """Given a cluster whose process was killed, when it is told something, then the error says that it is away."""
     os.kill(kafka.pid, signal.SIGKILL)
     with pytest.raises(KafkaUnavailable, match="the embedded Kafka"):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 
-from stream.demo.figures import by_count, in_milliseconds, own_times_s, percentile
+from stream.demo.account import by_count, in_milliseconds, own_times_s, percentile
 
 
 def test_a_percentile_is_one_of_the_values() -> None:

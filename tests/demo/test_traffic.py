@@ -9,24 +9,17 @@ from confluent_kafka import Consumer, Producer
 
 from stream.demo import traffic
 from stream.demo.embedded.embedded_kafka import EmbeddedKafka
-from stream.demo.traffic import Exchange, Heard, Lines, Post
+from stream.demo.traffic import Exchange, Heard, Post
 from stream.demo.worker_process import WorkerFailed
 from stream.errors import CorruptionError, KafkaUnavailable
+from stream.runtime.settings import Settings
 
 PARTITIONS = {"decisions": 2, "recommendations": 1, "audit": 2, "decisions.dlq": 1}
 GROUP = "group"
 
 
-def lines(kafka: EmbeddedKafka) -> Lines:
-    return Lines(
-        brokers=kafka.bootstrap,
-        group=GROUP,
-        decisions="decisions",
-        recommendations="recommendations",
-        audit="audit",
-        dead_letters="decisions.dlq",
-        partitions=PARTITIONS,
-    )
+def settings(kafka: EmbeddedKafka) -> Settings:
+    return Settings(kafka_brokers=kafka.bootstrap, group=GROUP)
 
 
 @contextmanager
@@ -73,7 +66,7 @@ def posts(declined: int, approved: int) -> list[Post]:
 
 
 def run(kafka: EmbeddedKafka, decisions: list[Post], answer_bytes_max: int = 1000) -> Heard:
-    exchange = Exchange(lines(kafka), check_alive=lambda: None, on_step=lambda _: None)
+    exchange = Exchange(settings(kafka), PARTITIONS, check_alive=lambda: None, on_step=lambda _: None)
     try:
         return exchange.run(decisions, per_second=1000, answer_bytes_max=answer_bytes_max)
     finally:
@@ -147,7 +140,7 @@ def test_a_worker_that_is_gone_ends_the_exchange(kafka: EmbeddedKafka) -> None:
         reason = "gone"
         raise WorkerFailed(reason)
 
-    exchange = Exchange(lines(kafka), check_alive=gone, on_step=lambda _: None)
+    exchange = Exchange(settings(kafka), PARTITIONS, check_alive=gone, on_step=lambda _: None)
     with pytest.raises(WorkerFailed):
         exchange.run(posts(1, 0), per_second=1000, answer_bytes_max=1000)
     exchange.close()

@@ -91,7 +91,7 @@ def test_no_name_address_or_value_is_in_log_metric_record_or_error(
     assert not [value for value in values if value in said]
     letters = "".join(package.letter.text for _, package in here.letters)
     if step_labels(letters):  # they were there to be told: where there are steps, the letter tells them
-        assert "9182" in letters.replace(",", "") or WORD in letters
+        assert any(value in letters.replace(",", "") for value in values)
 
 
 def test_a_notice_has_no_place_for_a_name_or_an_address(tmp_path: Path) -> None:

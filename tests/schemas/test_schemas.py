@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from stream import events
 from stream.errors import ConfigurationError
-from stream.notify.notices import record as notice_record
+from stream.notify.notices import notice as notice_record
 from stream.wire.avro_records import reader_between, writer_of
 from stream.wire.schema_files import (
     RECORDS,

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from datetime import UTC
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from stream.notify.letters.templates import read_templates
-from stream.notify.letters.view import Creditor, Recipient, view_of
-from stream.notify.notices.notice import KIND, Rendered, Route, notice
+from stream.notify.letters.view import Recipient, view_of
+from stream.notify.notices.notice import KeptLetter, notice
+from stream.notify.settings import NotifySettings
 from stream.recourse.answer import Answer, answer
 from stream.wire.avro_records import encode
 from stream.wire.schema_files import RecordName, current_schemas
@@ -151,35 +152,38 @@ def _good() -> Iterator[tuple[RecordName, str, Mapping[str, Any]]]:
 def _notices() -> Iterator[tuple[RecordName, str, Mapping[str, Any]]]:
     small = lender("xgboost", trees=5, depth=2)
     told = answer(small.decide(small.declined(1)[0]), small.model).recommendation
-    templates = read_templates("", "en").find(KIND, "en")
-    creditor = Creditor(
-        name="Example Savings Bank",
-        address=("100 Market Street", "Springfield IL 62701"),
-        contact="call 1-800-555-0100",
-        notice="",
-        zone=UTC,
+    templates = read_templates("", "en").find("en")
+    settings = NotifySettings(
+        notify_lender_name="Example Savings Bank",
+        notify_lender_address="100 Market Street, Springfield IL 62701",
+        notify_lender_contact="call 1-800-555-0100",
     )
     recipient = Recipient(name="Pat Doe", address=("1 Main Street",)).kept
-    view = view_of(told, creditor=creditor, recipient=recipient, words=templates.words, now_ms=NOTICE_MS)
-    rendered = Rendered(letter=templates.letter(view), locale="en", template_version=templates.version)
-    way = Route(channel="email", why="as_asked", address_hmac=None)
+    view = view_of(told, settings, recipient=recipient, words=templates.words, now_ms=NOTICE_MS)
+    mailed = KeptLetter(
+        letter=templates.letter(view),
+        locale="en",
+        template_version=templates.version,
+        channel="email",
+        channel_why="as_asked",
+        address_hmac=None,
+    )
     done = notice(
         told,
         status="sent",
         now_ms=NOTICE_MS,
-        rendered=rendered,
-        route=way,
+        kept=mailed,
         attempts=2,
         reply="<4f@lender.example> 250 2.0.0",
     )
     yield "Notice", "sent", done
-    yield "Notice", "sending", notice(told, status="sending", now_ms=NOTICE_MS, rendered=rendered, route=way)
-    by_post = Route(channel="print", why="bounced", address_hmac="5" * 64)
+    yield "Notice", "sending", notice(told, status="sending", now_ms=NOTICE_MS, kept=mailed)
+    by_post = replace(mailed, channel="print", channel_why="bounced", address_hmac="5" * 64)
     yield (
         "Notice",
         "printed_after_a_bounce",
         {
-            **notice(told, status="printed", now_ms=NOTICE_MS, rendered=rendered, route=by_post, attempts=2),
+            **notice(told, status="printed", now_ms=NOTICE_MS, kept=by_post, attempts=2),
             "reply": "d-4711-0f.html",
             "error": "Bounced: 550 5.1.1",
             "duplicate_possible": True,

@@ -11,12 +11,12 @@ from typing import Any, Final, Protocol
 
 import pytest
 
-from stream.demo.embedded.embedded_kafka import EmbeddedKafka
-from stream.demo.embedded.embedded_redis import EmbeddedRedis
 from stream.runtime.connections import kafka_properties
 from stream.runtime.kafka.topics import TopicKeeper, topic_specs
 from stream.runtime.settings import Settings
 from tests.kafka.brokers import Brokers, NoBrokers, free_ports
+from tests.kafka.faulty_kafka import FaultyKafka
+from tests.service.faulty_redis import FaultyRedis
 from tests.service.redis_server import NoRedis, RealRedis
 
 REQUIRED: Final = os.environ.get("CI") == "true" or os.environ.get("COACH_REQUIRE_REAL") == "1"
@@ -36,8 +36,8 @@ class GoesDown(Protocol):
 class Stack:
     """A running Kafka and Redis."""
 
-    kafka: Brokers | EmbeddedKafka
-    redis: RealRedis | EmbeddedRedis
+    kafka: Brokers | FaultyKafka
+    redis: RealRedis | FaultyRedis
 
     @property
     def real(self) -> bool:
@@ -49,7 +49,7 @@ class Stack:
     ) -> None:
         """Make the five topics; `sizes` are limits of single topics that differ from the settings'."""
         specs = topic_specs(settings, partitions=partitions)
-        if isinstance(self.kafka, EmbeddedKafka):
+        if isinstance(self.kafka, FaultyKafka):
             for spec in specs:
                 self.kafka.create_topic(spec.name, spec.partitions)
             return
@@ -83,7 +83,7 @@ def loud(config: pytest.Config, line: str) -> None:
 @pytest.fixture(scope="session")
 def embedded_stack() -> Iterator[Stack]:
     """The embedded mock of Kafka, and the embedded Redis."""
-    with EmbeddedKafka() as kafka, EmbeddedRedis() as redis:
+    with FaultyKafka() as kafka, FaultyRedis() as redis:
         yield Stack(kafka=kafka, redis=redis)
 
 

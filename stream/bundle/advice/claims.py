@@ -6,7 +6,7 @@ A model file does not say which trees its scorer uses, or which number it takes 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -62,11 +62,8 @@ def trees_meant(forests: Mapping[TreesUsed, Forest], model: bytes, pool: Pool, c
         return meant[0]
     counts = " and ".join(f"--trees {trees} {equal.sum():,}" for trees, equal in same.items())
     why = "both readings" if meant else "neither reading"
-    hint = (
-        ""
-        if meant
-        else _hint([_Other((f"--trees {trees}",), one) for trees, one in forests.items()], model, pool, column)
-    )
+    readings = {f"--trees {trees}": one for trees, one in forests.items()}
+    hint = "" if meant else _hint(readings, model, pool, column)
     message = (
         f"the claims of column {column.name!r} do not tell which trees were meant, for {why} of the file reproduces all of "
         f"them: of {len(claims):,} rows with a claim, {counts}{hint or '; say --trees, or give the scores of the model itself'}"
@@ -89,11 +86,11 @@ def check_claims(
         place = int(np.flatnonzero(~equal)[0])
         row = int(np.flatnonzero(_has_claim(pool))[place])
         scores = _scores(forest, pool, column.scale)
-        others = [_Other((f"--trees {trees}",), one) for trees, one in other_trees.items()]
+        readings = {"": forest} | {f"--trees {trees}": one for trees, one in other_trees.items()}
         message = (
             f"the claims of column {column.name!r} are not what the model gives: {(~equal).sum():,} of {len(claims):,} rows "
             f"differ, first row {row} of the pool (from 0): {column.scale} {_cast(claims, scores)[place]!s} claimed, {scores[place]!s} by the model"
-            f"{_hint([_Other((), forest), *others], model, pool, column) or NO_HINT}"
+            f"{_hint(readings, model, pool, column) or NO_HINT}"
         )
         raise ClaimsDiffer(message)
     return ClaimReport(column=column.name, scale=column.scale, rows=len(claims))
@@ -136,37 +133,26 @@ def _same_bits(claims: Claims, scores: Floats) -> Bools:
     return same
 
 
-@dataclass(frozen=True, slots=True)
-class _Other:
-    """Another way to read the model file, and the flags that choose it."""
-
-    flags: tuple[str, ...]
-    forest: Forest
-
-
-def _hint(readings: Sequence[_Other], model: bytes, pool: Pool, column: ClaimColumn) -> str:
-    """The reading of model and claims that reproduces all of them, tried with each scale and each usual sentinel.
+def _hint(readings: Mapping[str, Forest], model: bytes, pool: Pool, column: ClaimColumn) -> str:
+    """The reading, of those by their flags, that reproduces all claims, tried with each scale and each usual sentinel.
 
     Most plausible first: other flags, then `inplace_predict` where it rounds otherwise, then claims that were rounded.
     """
     claims, rows = _claims(pool, column), pool.rows[_has_claim(pool)]
-    candidates = [
-        *readings,
-        *(
-            _Other((*one.flags, f"--missing {number:g}"), dataclasses.replace(one.forest, missing=number))
-            for one in readings
-            for number in _sentinels(one.forest, pool)
-        ),
-    ]
+    with_sentinel = {
+        f"{flags} --missing {number:g}".strip(): dataclasses.replace(forest, missing=number)
+        for flags, forest in readings.items()
+        for number in _sentinels(forest, pool)
+    }
     other_scale: ThresholdScale = "margin" if column.scale == "probability" else "probability"
-    scales = ((column.scale, ()), (other_scale, (f"--claim-scale {other_scale}",)))
+    scales = ((column.scale, ""), (other_scale, f"--claim-scale {other_scale}"))
     for how in (_exactly, _in_place, _rounded):
         for scale, flag in scales:
-            for one in candidates:
-                fits = how(one.forest, model, rows, claims, scale)
+            for flags, forest in (*readings.items(), *with_sentinel.items()):
+                fits = how(forest, model, rows, claims, scale)
                 if fits is not None:
-                    flags = " ".join((*one.flags, *flag))
-                    return f"; {f'with {flags} ' if flags else ''}{fits}"
+                    said = f"{flags} {flag}".strip()
+                    return f"; {f'with {said} ' if said else ''}{fits}"
     return ""
 
 
@@ -194,11 +180,9 @@ def _rounded(forest: Forest, _model: bytes, rows: Rows, claims: Claims, scale: T
 
 def _sentinels(forest: Forest, pool: Pool) -> list[float]:
     """The usual sentinels in the pool, where the library takes one and none was given."""
-    return (
-        []
-        if not LIBRARIES[forest.library].takes_missing or forest.missing is not None
-        else [number for number in USUAL_SENTINELS if (pool.rows == number).any()]
-    )
+    if not LIBRARIES[forest.library].takes_missing or forest.missing is not None:
+        return []
+    return [number for number in USUAL_SENTINELS if (pool.rows == number).any()]
 
 
 def _decimals(claim: float) -> int:

@@ -49,10 +49,9 @@ class KeptProbes:
 
 
 class ProbeSampler:
-    """Samples probes while the gate runs: each kind gets its share of the room, spread evenly over its rows."""
+    """Samples probes while the gate runs: each kind of `counts` gets its share of the room, spread evenly over its rows."""
 
     def __init__(self, counts: Mapping[ProbeKind, int], most: int = PROBES_KEPT_MAX) -> None:
-        """`counts`: rows of each kind that the gate compares."""
         self._places = {kind: np.arange(share) * counts[kind] // share for kind, share in shares(counts, most).items()}
         self._kept: list[tuple[Rows, OwnerPredictions]] = []
 

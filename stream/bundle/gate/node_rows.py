@@ -18,6 +18,7 @@ from stream.forest.walk import Splits, as_compared, goes_left, is_listed, leaf_s
 
 BATCH_ROWS: Final = 8_192  # bounds memory
 _PAST_ZERO: Final = float(np.nextafter(ZERO_REACH, 1.0))
+ENDS_OF_ZERO: Final = (0.0, ZERO_REACH, -ZERO_REACH, _PAST_ZERO, -_PAST_ZERO)
 
 Rows: TypeAlias = npt.NDArray[np.float64]
 Places: TypeAlias = npt.NDArray[np.int64]
@@ -33,12 +34,12 @@ class _Paths(NamedTuple):
 
 
 class NodeRows:
-    """Rows that reach the nodes of a forest. `reachable` (nodes,): whether any row can reach a node."""
+    """Rows that reach the nodes of a forest. `reachable` (nodes,): whether any row can reach a node.
 
-    reachable: Bools
+    Shape: pool (n, features) float64, walked once.
+    """
 
     def __init__(self, forest: Forest, pool: Rows) -> None:
-        """`pool`: (n, features) float64, walked once."""
         self._forest, self._pool, self._paths = forest, pool, _paths(forest)
         leaf_row = np.full(len(forest.leaf_node), INSIDE, np.int64)
         for start in range(0, len(pool), BATCH_ROWS):
@@ -81,7 +82,6 @@ def _paths(forest: Forest) -> _Paths:
 
 @numba.njit(cache=True, nogil=True)
 def _first_rows(slots: Int32s, start: int, leaf_row: Places) -> None:
-    """Store for each leaf the first row that reaches it."""
     for row in range(slots.shape[0]):
         for tree in range(slots.shape[1]):
             if leaf_row[slots[row, tree]] == INSIDE:
@@ -152,7 +152,7 @@ def _set_value(row: Floats, target: int, feature: int, splits: Splits, paths: _P
                     ):
                         return True
             if splits.kind[node] == ZERO_IS_MISSING:
-                for end in (0.0, ZERO_REACH, -ZERO_REACH, _PAST_ZERO, -_PAST_ZERO):
+                for end in ENDS_OF_ZERO:
                     row[feature] = end
                     if _leads_to(row[feature], target, feature, splits, paths):
                         return True

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -37,36 +37,6 @@ class InPlace(NamedTuple):
     predictions: Floats
 
 
-class Owner(Protocol):
-    """The library itself on the content of the model file, using as many trees as the forest, on one thread."""
-
-    @staticmethod
-    def version() -> str:
-        """The version of the library on this machine."""
-        ...
-
-    def predict(self, rows: Rows) -> OwnerPredictions:
-        """Leaves, margins and predictions of rows (n, features) float64."""
-        ...
-
-    def predict_table(self, rows: Rows, integers: Sequence[int] = ()) -> OwnerPredictions:
-        """Results for the same rows as a table that holds the training categories as the file's words.
-
-        Codes must be whole and have a word, or be NaN, which becomes None. The table declares its categories in another
-        order than training did, so that only a library that goes by words gets equal results. The features `integers`
-        without words are int64 columns, so their values must be whole.
-        """
-        ...
-
-    def tree_margins(self, tree: int, rows: Rows) -> Floats:
-        """The margin of one tree alone, from zero. Shapes: rows (n, features) -> (n,)."""
-        ...
-
-    def in_place(self, rows: Rows) -> InPlace | None:
-        """What the library's second way of predicting gives, which may round otherwise; None where it has one way."""
-        ...
-
-
 def owner_of(forest: Forest, model: bytes) -> Owner:
     """The owner library, loaded with the model file behind `forest`."""
     return OWNERS[forest.library](forest, model)
@@ -85,11 +55,14 @@ def first_difference(ours: npt.NDArray[Any], theirs: npt.NDArray[Any]) -> int | 
 
 
 class XgboostOwner:
-    """Booster.predict on a DMatrix. It is given what the file may not hold: feature types and the sentinel."""
+    """Booster.predict on a DMatrix, with as many trees as the forest, on one thread.
+
+    It is given what the file may not hold: feature types and the sentinel.
+    """
 
     @staticmethod
     def version() -> str:
-        """As `Owner` says."""
+        """The version of the library on this machine."""
         return str(xgb.__version__)
 
     def __init__(self, forest: Forest, model: bytes) -> None:
@@ -98,15 +71,22 @@ class XgboostOwner:
         self._forest = forest
         self._types = ["c" if category else "float" for category in forest.is_category]
         self._missing = np.nan if forest.missing is None else forest.missing
-        self._used = (0, _iterations(self._booster, forest.trees))
+        grown = _trees_of(json.loads(self._booster.save_raw("json")))
+        # An iteration may grow several trees (num_parallel_tree).
+        self._used = (0, int(grown["iteration_indptr"].index(forest.trees)))
         self._by_tree = self._booster if self._used[1] == forest.trees else _one_tree_each(self._booster)
 
     def predict(self, rows: Rows) -> OwnerPredictions:
-        """As `Owner` says."""
+        """Leaves, margins and predictions of rows (n, features) float64."""
         return self._answers(self._matrix(rows), len(rows))
 
     def predict_table(self, rows: Rows, integers: Sequence[int] = ()) -> OwnerPredictions:
-        """As `Owner` says."""
+        """Results for the same rows as a table that holds the training categories as the file's words.
+
+        Codes must be whole and have a word, or be NaN, which becomes None. The table declares its categories in another
+        order than training did, so that only a library that goes by words gets equal results. The features `integers`
+        without words are int64 columns, so their values must be whole.
+        """
         if not any(self._forest.words):
             return self._answers(self._matrix(_in_words(self._forest, rows, {}, integers)), len(rows))
         trained = dict(self._booster.get_categories(export_to_arrow=True).to_arrow())
@@ -117,7 +97,7 @@ class XgboostOwner:
             return self._answers(matrix, len(rows))
 
     def tree_margins(self, tree: int, rows: Rows) -> Floats:
-        """As `Owner` says."""
+        """The margin of one tree alone, from zero. Shapes: rows (n, features) -> (n,)."""
         matrix = self._matrix(rows, base_margin=np.zeros(len(rows), np.float32))
         alone = self._by_tree.predict(matrix, iteration_range=(tree, tree + 1), output_margin=True)
         return np.asarray(alone)
@@ -134,7 +114,7 @@ class XgboostOwner:
         )
 
     def in_place(self, rows: Rows) -> InPlace:
-        """As `Owner` says, by `inplace_predict`, which XGBClassifier uses and which rounds DART otherwise."""
+        """What `inplace_predict` gives, which XGBClassifier uses and which rounds DART otherwise."""
         margins, predictions = (
             np.asarray(
                 self._booster.inplace_predict(
@@ -158,7 +138,7 @@ class LightgbmOwner:
 
     @staticmethod
     def version() -> str:
-        """As `Owner` says."""
+        """As `XgboostOwner` does."""
         return str(lightgbm().__version__)
 
     def __init__(self, forest: Forest, model: bytes) -> None:
@@ -166,11 +146,11 @@ class LightgbmOwner:
         self._forest = forest
 
     def predict(self, rows: Rows) -> OwnerPredictions:
-        """As `Owner` says."""
+        """As `XgboostOwner` does."""
         return self._answers(rows, len(rows))
 
     def predict_table(self, rows: Rows, integers: Sequence[int] = ()) -> OwnerPredictions:
-        """As `Owner` says. Its columns stay in the model's order: LightGBM takes columns by place, not by name."""
+        """As `XgboostOwner` does. Its columns stay in the model's order: LightGBM takes columns by place, not by name."""
         forest = self._forest
         worded = [name for name, words in zip(forest.features, forest.words, strict=True) if words is not None]
         trained = dict(zip(worded, self._booster.pandas_categorical or [], strict=True))
@@ -180,13 +160,13 @@ class LightgbmOwner:
             return self._answers(table, len(rows))
 
     def tree_margins(self, tree: int, rows: Rows) -> Floats:
-        """As `Owner` says."""
+        """As `XgboostOwner` does."""
         return np.asarray(
             self._booster.predict(rows, start_iteration=tree, num_iteration=1, raw_score=True, num_threads=1)
         )
 
     def in_place(self, rows: Rows) -> None:
-        """As `Owner` says."""
+        """None: the library has no second way of predicting."""
 
     def _answers(self, rows: Rows | Table, count: int) -> OwnerPredictions:
         leaves, margins, predictions = (
@@ -196,7 +176,8 @@ class LightgbmOwner:
         return OwnerPredictions(leaves.reshape(count, -1), margins, predictions)
 
 
-OWNERS: Final[dict[Library, type[XgboostOwner | LightgbmOwner]]] = {"xgboost": XgboostOwner, "lightgbm": LightgbmOwner}
+Owner: TypeAlias = XgboostOwner | LightgbmOwner  # with the content of the model file
+OWNERS: Final[dict[Library, type[Owner]]] = {"xgboost": XgboostOwner, "lightgbm": LightgbmOwner}
 
 
 @contextmanager
@@ -209,12 +190,6 @@ def _refused_in_words(library: str, fault: type[Exception] | tuple[type[Exceptio
             f"({type(error).__name__}); train on codes, or on other words"
         )
         raise ProbeMismatch(message) from error
-
-
-def _iterations(booster: xgb.Booster, trees: int) -> int:
-    """How many iterations grew the first `trees` trees; one may grow several (num_parallel_tree)."""
-    model = _trees_of(json.loads(booster.save_raw("json")))
-    return int(model["iteration_indptr"].index(trees))
 
 
 def _trees_of(saved: dict[str, Any]) -> dict[str, Any]:

@@ -13,34 +13,24 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from stream.bundle.gate.node_rows import NodeRows, Places, Rows
-from stream.forest.trees import CATEGORY, INSIDE, ZERO_IS_MISSING, ZERO_REACH, Forest
+from stream.bundle.gate.node_rows import ENDS_OF_ZERO, NodeRows, Places, Rows
+from stream.forest.trees import CATEGORY, INSIDE, ZERO_IS_MISSING, Forest
 
 NODES_PROBED_MAX: Final = 20_000
 CODE_ROWS_MAX: Final = 200_000  # over all splits on categories
 CODES_OF_NODE_MAX: Final = 256  # listed or not
 CODES_OF_NODE_MIN: Final = 8  # of each split, however many there are
 FRACTION: Final = 0.7  # of a code; both libraries cut it off
-_PAST_ZERO: Final = float(np.nextafter(ZERO_REACH, 1.0))
-ENDS_OF_ZERO: Final = (0.0, ZERO_REACH, -ZERO_REACH, _PAST_ZERO, -_PAST_ZERO)
 
 
 class NodeProbes:
-    """Which value is set in the feature of which split. Shapes: node and value (rows,).
+    """Which value is set in the feature of which split. Shapes: node and value (rows,); `codes`: the known ones of each feature.
 
     splits: how many the forest has; unreachable: of them, those that no row reaches; left_out: the reachable ones
     beyond NODES_PROBED_MAX; codes_left_out: known codes, summed over splits, beyond their bounds.
     """
 
-    node: Places
-    value: Rows
-    splits: int
-    unreachable: int
-    left_out: int
-    codes_left_out: int
-
     def __init__(self, forest: Forest, node_rows: NodeRows, codes: Sequence[Rows]) -> None:
-        """`codes`: the known codes of each feature."""
         self._forest, self._node_rows = forest, node_rows
         splits = np.flatnonzero(forest.left != INSIDE)
         open_to_rows = splits[node_rows.reachable[splits]]
@@ -48,7 +38,8 @@ class NodeProbes:
         self.splits, self.unreachable = len(splits), len(splits) - len(open_to_rows)
         self.left_out, self.codes_left_out = len(open_to_rows) - len(chosen), 0
         numbers = chosen[forest.kind[chosen] != CATEGORY]
-        parts = [_around(forest, numbers), _zeros(forest, numbers)]
+        zeros = numbers[forest.kind[numbers] == ZERO_IS_MISSING]
+        parts = [_around(forest, numbers), _flat(zeros, [np.full(len(zeros), end) for end in ENDS_OF_ZERO])]
         of_category = chosen[forest.kind[chosen] == CATEGORY]
         most = int(np.clip(CODE_ROWS_MAX // max(len(of_category), 1), CODES_OF_NODE_MIN, CODES_OF_NODE_MAX))
         for turn, node in enumerate(of_category.tolist()):
@@ -100,12 +91,6 @@ def _around(forest: Forest, nodes: Places) -> tuple[Places, Rows]:
             near = on.astype(dtype)
             values += [np.nextafter(near, dtype(end)).astype(np.float64) for end in (-np.inf, np.inf)]
     return _flat(nodes, values)
-
-
-def _zeros(forest: Forest, nodes: Places) -> tuple[Places, Rows]:
-    """The ends of zero at each node that takes zero for missing."""
-    here = nodes[forest.kind[nodes] == ZERO_IS_MISSING]
-    return _flat(here, [np.full(len(here), end) for end in ENDS_OF_ZERO])
 
 
 def _flat(nodes: Places, values: Sequence[npt.NDArray[np.float64]]) -> tuple[Places, Rows]:

@@ -14,18 +14,17 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from stream.bundle.gate.node_rows import NodeRows, Places, Rows
+from stream.bundle.gate.node_rows import ENDS_OF_ZERO, NodeRows, Places, Rows
 from stream.bundle.gate.probe_nodes import NodeProbes
-from stream.forest.trees import CATEGORY, CODES_MAX, ZERO_REACH, Forest
+from stream.forest.trees import CATEGORY, CODES_MAX, Forest
 
 ProbeKind: TypeAlias = Literal["pool", "threshold", "category", "tripping", "combination", "node"]
 BATCH_ROWS: Final = 8_192
 COMBINATIONS: Final = 2_048
 TOGETHER_MAX: Final = 8  # features of one combination
 SEED: Final = 20
-_PAST_ZERO: Final = float(np.nextafter(ZERO_REACH, 1.0))
 TRIPPING: Final = (
-    *(np.nan, 0.0, -0.0, 1e-36, -1e-36, ZERO_REACH, -ZERO_REACH, _PAST_ZERO, -_PAST_ZERO, 5e-324, 0.1),
+    *(np.nan, 0.0, -0.0, 1e-36, -1e-36, *ENDS_OF_ZERO[1:], 5e-324, 0.1),
     *(2.0**24 + 1, -(2.0**24) - 1, 2.0**31, 2.0**53, 1e30, -1e30),
 )  # 2**24 + 1 is the first whole number that float32 does not hold
 STRANGE_CODES: Final = (-1.0, -0.5, 3.7, np.nan, 2.0**24, 2.0**24 + 1, 2.0**31)  # none that training lists
@@ -56,8 +55,6 @@ class _Placements:
 class ProbeRows:
     """All rows for a forest. `nodes` counts the splits that they reach."""
 
-    nodes: NodeProbes
-
     def __init__(
         self, forest: Forest, pool: Rows, declared: Sequence[int] = (), node_rows: NodeRows | None = None
     ) -> None:
@@ -70,7 +67,8 @@ class ProbeRows:
         known = tuple(declared) or (0,) * len(forest.features)
         thresholds = [_with_neighbours(forest.thresholds(j)) for j in features]
         codes = [_codes(forest, j, known[j]) for j in features]
-        tripping = [np.concatenate([np.array(TRIPPING), _sentinels(forest)])] * len(features)
+        sentinel = np.array([] if forest.missing is None else [forest.missing], forest.dtype)
+        tripping = [np.concatenate([np.array(TRIPPING), _with_neighbours(sentinel)])] * len(features)
         self._of: dict[ProbeKind, _Placements] = {
             "pool": _Placements(len(pool), *_nothing()),
             "threshold": _one_each(thresholds),
@@ -125,7 +123,6 @@ def _nothing() -> tuple[Places, Places, Rows]:
 
 
 def _one_each(values: Sequence[Rows]) -> _Placements:
-    """A row for each value of each feature."""
     lengths = [len(of_feature) for of_feature in values]
     rows = sum(lengths)
     return _Placements(rows, np.arange(rows), np.repeat(np.arange(len(values)), lengths), np.concatenate(values))
@@ -146,11 +143,6 @@ def _combined(values: Sequence[Rows]) -> _Placements:
     begin = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
     which = (raw[row, 1 + TOGETHER_MAX + nth] % lengths[feature]).astype(np.int64)
     return _Placements(COMBINATIONS, row, feature, np.concatenate(values)[begin[feature] + which])
-
-
-def _sentinels(forest: Forest) -> Rows:
-    """What the decider takes for missing, and its neighbours in float32, which are none, and float64, which are."""
-    return np.empty(0) if forest.missing is None else _with_neighbours(np.array([forest.missing], forest.dtype))
 
 
 def _with_neighbours(on: npt.NDArray[np.floating]) -> Rows:

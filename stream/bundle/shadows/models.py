@@ -6,6 +6,7 @@ are searched for one applicant.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Final, NoReturn
 import numpy as np
 
 from stream.bundle.advice.pool_rank import area_under_curve
+from stream.bundle.alignment import some
 from stream.bundle.build_inputs import BuildInputs, Progress
 from stream.bundle.gate.kept_probes import mismatch
 from stream.bundle.gate.owner import first_difference, owner_of
@@ -21,13 +23,11 @@ from stream.bundle.manifest import SHADOWS, Manifest, ShadowsEntry
 from stream.bundle.manifest_fields import SHADOWS_MAX
 from stream.bundle.pool import Rows
 from stream.bundle.read_model import forest_in, library_of, read_file, read_model
-from stream.bundle.shadows.fit import aligned, incompatibility
-from stream.bundle.shadows.train_params import TrainParams, read_train_params
-from stream.bundle.shadows.training import labels_of, train_shadow
+from stream.bundle.shadows.training import TrainParams, labels_of, read_train_params, train_shadow
 from stream.errors import ConfigurationError, CorruptionError, ProbeMismatch, shown
 from stream.forest.libraries import LIBRARIES
 from stream.forest.link import check_predictions, link_of
-from stream.forest.trees import Forest
+from stream.forest.trees import CATEGORY, INSIDE, Forest
 from stream.forest.walk import margins_of
 from stream.recourse.rules.features import FeatureRules
 from stream.recourse.search.shadows import NO_SHADOWS, Shadows
@@ -39,19 +39,12 @@ EVEN: Final = 0.5  # the area under the curve of a model that ranks nobody
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Training:
-    """How many shadows to train, with which parameters, on which outcomes of the pool."""
-
-    count: int
-    params: TrainParams
-    target_column: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowRequest:
-    """The requested shadows: trained ones, given files, or none."""
+    """The requested shadows: `count` trained with `params` on the outcomes of `target_column`, given files, or none."""
 
-    training: Training | None = None
+    count: int = 0
+    params: TrainParams | None = None
+    target_column: str = ""
     given: tuple[Path, ...] = ()
 
 
@@ -84,8 +77,7 @@ def shadow_request(
         )
     if target_column is None:
         _refuse("--shadows needs --target-column, the pool's column that the model was trained to predict")
-    params = read_train_params(train_params)
-    return ShadowRequest(training=Training(count=count, params=params, target_column=target_column))
+    return ShadowRequest(count=count, params=read_train_params(train_params), target_column=target_column)
 
 
 def build_shadows(request: ShadowRequest, inputs: BuildInputs, cutoff: float, progress: Progress) -> BuiltShadows:
@@ -94,12 +86,12 @@ def build_shadows(request: ShadowRequest, inputs: BuildInputs, cutoff: float, pr
     Raises: ConfigurationError (ModelRefused among it) that names the shadow and why it does not fit, ProbeMismatch
     where its library computes anything else than we do.
     """
-    training = request.training
-    if training is None and not request.given:
+    params = request.params
+    if params is None and not request.given:
         return BuiltShadows()
     files: dict[str, bytes] = {}
     forests: list[Forest] = []
-    read = _given(request.given, inputs, progress) if training is None else _trained(training, inputs, progress)
+    read = _given(request.given, inputs, progress) if params is None else _trained(request, params, inputs, progress)
     for shadow in read:
         _compare(shadow, inputs)
         _check_side(shadow, inputs, cutoff)
@@ -109,12 +101,12 @@ def build_shadows(request: ShadowRequest, inputs: BuildInputs, cutoff: float, pr
             _refuse(f"the shadow models have more than {SHADOWS_BYTES_MAX} bytes in all; give fewer or smaller ones")
     shadows = Shadows(forests=tuple(forests))
     entry: ShadowsEntry = {
-        "trained": training is not None,
+        "trained": params is not None,
         "searched": shadows.searched,
         "held_out": shadows.held_out,
         "forests_sha256": [forest.digest for forest in forests],
     }
-    return BuiltShadows(files=files if training is None else files | {TRAIN: training.params.content}, entry=entry)
+    return BuiltShadows(files=files if params is None else files | {TRAIN: params.content}, entry=entry)
 
 
 def stored_shadows(folder: Path, manifest: Manifest, forest: Forest, rules: FeatureRules) -> Shadows:
@@ -134,11 +126,11 @@ def stored_shadows(folder: Path, manifest: Manifest, forest: Forest, rules: Feat
     forests = []
     for path, digest in zip(paths, entry["forests_sha256"], strict=True):
         read, _ = read_model(folder / path, trees=manifest["trees"], missing=manifest["missing"])
-        why = incompatibility(read, forest, rules, trained=entry["trained"])
+        why = _incompatibility(read, forest, rules, trained=entry["trained"])
         if why is not None:
             message = f"{folder / path} is no shadow of the bundle's model: {why}; build or fetch the bundle again"
             raise CorruptionError(message)
-        forests.append(aligned(read, forest))
+        forests.append(_aligned(read, forest))
         if forests[-1].digest != digest:  # though its bytes are the ones that were built
             built_with = manifest["probes"]["library_version"]
             raise mismatch(forest, f"reads another forest out of {path} than", str(folder), built_with)
@@ -164,19 +156,19 @@ class _Shadow:
     remedy: str  # where it ranks people in reverse
 
 
-def _trained(training: Training, inputs: BuildInputs, progress: Progress) -> Iterator[_Shadow]:
-    forest, column = inputs.forest, training.target_column
+def _trained(request: ShadowRequest, params: TrainParams, inputs: BuildInputs, progress: Progress) -> Iterator[_Shadow]:
+    forest, column = inputs.forest, request.target_column
     labels = labels_of(forest, inputs.pool, column)
     suffix = LIBRARIES[forest.library].trained_suffix
-    name = f"a shadow model trained as --train-params {training.params.path} says"
+    name = f"a shadow model trained as --train-params {params.path} says"
     remedy = (
         f"name the --target-column that the model was trained to predict; {shown(column)!r} looks like its opposite"
     )
-    for number in range(training.count):
-        progress("training shadows", number, training.count)
-        content = train_shadow(forest, inputs.pool.rows, labels, training.params, number)
+    for number in range(request.count):
+        progress("training shadows", number, request.count)
+        content = train_shadow(forest, inputs.pool.rows, labels, params, number)
         yield _read(name, content, Path(f"{number:02d}{suffix}"), inputs, trained=True, remedy=remedy)
-    progress("training shadows", training.count, training.count)
+    progress("training shadows", request.count, request.count)
 
 
 def _given(paths: Sequence[Path], inputs: BuildInputs, progress: Progress) -> Iterator[_Shadow]:
@@ -203,11 +195,68 @@ def _read(name: str, content: bytes, path: Path, inputs: BuildInputs, *, trained
     except ConfigurationError as error:
         message = f"{name}: {error}"
         raise type(error)(message) from error
-    why = incompatibility(read, inputs.forest, inputs.rules, trained=trained)
+    why = _incompatibility(read, inputs.forest, inputs.rules, trained=trained)
     if why is not None:
         _refuse(f"{name} is no shadow of the model: {why}")
-    suffix, forest = path.suffix.lower(), aligned(read, inputs.forest)
+    suffix, forest = path.suffix.lower(), _aligned(read, inputs.forest)
     return _Shadow(name=name, suffix=suffix, content=content, as_saved=read, forest=forest, remedy=remedy)
+
+
+def _incompatibility(shadow: Forest, forest: Forest, rules: FeatureRules, *, trained: bool) -> str | None:
+    """Why a shadow cannot take the rows, the codes or the cutoff of `forest`, in whatever order its features are; None where it can.
+
+    `trained`: whether the build trained it, and so on the codes of `forest`.
+    """
+    if shadow.library != forest.library:
+        return f"it is of {shadow.library}, and the model of {forest.library}"
+    absent, spare = set(forest.features) - set(shadow.features), set(shadow.features) - set(forest.features)
+    if absent or spare:
+        sides = (("lacks", absent), ("has besides", spare))
+        differences = " and ".join(f"{what} {some(sorted(names))}" for what, names in sides if names)
+        return f"of the model's features it {differences}"
+    if _link(shadow) != _link(forest):
+        return (
+            f"it predicts by {_link(shadow)} and the model by {_link(forest)}, so that one cutoff does not serve both"
+        )
+    return _other_categories(shadow, forest, rules, trained=trained)
+
+
+def _aligned(shadow: Forest, forest: Forest) -> Forest:
+    """The shadow with its features in the order of `forest`, which has the same ones."""
+    if shadow.features == forest.features:
+        return shadow
+    places = np.array([*(forest.features.index(name) for name in shadow.features), INSIDE], np.int32)  # of -1: the last
+    from_places = [shadow.features.index(name) for name in forest.features]
+    return dataclasses.replace(
+        shadow,
+        features=forest.features,
+        is_category=tuple(shadow.is_category[j] for j in from_places),
+        words=tuple(shadow.words[j] for j in from_places),
+        split_feature=places[shadow.split_feature],
+    )
+
+
+def _link(forest: Forest) -> str:
+    """The link in words, equal where the links are."""
+    line = (
+        forest.link_line if forest.objective in forest.link_line else f"{forest.objective} {forest.link_line}".strip()
+    )
+    return f"{shown(line)!r}{f' over the mean of {forest.trees} trees' if forest.averages else ''}"
+
+
+def _other_categories(shadow: Forest, forest: Forest, rules: FeatureRules, *, trained: bool) -> str | None:
+    for node in np.flatnonzero(shadow.split_feature != INSIDE).tolist():
+        name = shadow.features[shadow.split_feature[node]]
+        if (shadow.kind[node] == CATEGORY) != forest.is_category[forest.features.index(name)]:
+            return f"one of the two takes {shown(name)!r} for a category and the other for a number"
+    for j, name in enumerate(forest.features):
+        theirs = shadow.words[shadow.features.index(name)]
+        if theirs is None and trained:
+            continue
+        ours = forest.words[j] if theirs is None else rules.rules[j].categories
+        if theirs != ours:
+            return f"its file does not tell the same categories of {shown(name)!r} in the same order, so its codes may mean others"
+    return None
 
 
 def _compare(shadow: _Shadow, inputs: BuildInputs) -> None:

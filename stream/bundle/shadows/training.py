@@ -1,13 +1,22 @@
 """Shadow models trained by the library itself: as train.json says, each on a bootstrap of the pool.
 
+No model file holds all that a model was trained with, so the lender says it in train.json:
+
+    {"params": {"objective": "binary:logistic", "max_depth": 4, "eta": 0.1}, "rounds": 300}
+
+`params` is what xgboost.train or lightgbm.train was given by this name, `rounds` what it was given as num_boost_round.
+
 Rows, names, categories and what stands for missing are those of the model. A bootstrap is as many rows as the pool has
 with an outcome, drawn with replacement (Efron 1979). One thread and fixed seeds: the same inputs give the same models.
 """
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -17,13 +26,17 @@ import pyarrow.compute as pc
 import xgboost as xgb
 
 from stream.bundle.pool import NO_VALUE, Pool, Rows
-from stream.bundle.shadows.train_params import TrainParams
 from stream.errors import ConfigurationError, shown
 from stream.forest.lightgbm.library import captured_warnings, lightgbm
 from stream.forest.link import link_of
 from stream.forest.trees import Forest, Library
 from stream.forest.xgboost.model_file import xgboost_error_text
+from stream.strict_json import finite_numbers, unique_keys
 
+KEYS: Final = ("params", "rounds")
+ROUNDS_MAX: Final = 100_000
+TRAIN_BYTES_MAX: Final = 1 << 20
+EXAMPLE: Final = '{"params": {"objective": "binary:logistic", "max_depth": 4, "eta": 0.1}, "rounds": 300}'
 BOOTSTRAP_SEED: Final = (
     20_061  # of the rows that are drawn; shadow i draws by (BOOTSTRAP_SEED, i) and trains with seed i
 )
@@ -48,6 +61,44 @@ LIGHTGBM_ROUNDS: Final = frozenset(
 )
 
 Labels = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainParams:
+    """train.json, parsed, and its bytes. Nulls in `params` are dropped: they mean the library's default."""
+
+    path: Path
+    content: bytes
+    params: Mapping[str, Any]
+    rounds: int
+
+
+def read_train_params(path: Path) -> TrainParams:
+    """Read train.json. Raises: ConfigurationError that names the file and what is wrong in it."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(TRAIN_BYTES_MAX + 1)
+    except OSError as error:
+        _refuse_params(path, f"cannot be read: {error.strerror or error}")
+    if len(content) > TRAIN_BYTES_MAX:
+        _refuse_params(path, f"has more than {TRAIN_BYTES_MAX} bytes; give {EXAMPLE}")
+    try:
+        parsed = json.loads(content, object_pairs_hook=unique_keys, parse_constant=finite_numbers)
+    except (ValueError, RecursionError) as error:
+        _refuse_params(path, f"is not JSON ({shown(str(error))}); give {EXAMPLE}")
+    if not isinstance(parsed, dict) or set(parsed) != set(KEYS):
+        _refuse_params(path, f"must be an object of params and rounds and nothing else, as {EXAMPLE}")
+    params, rounds = parsed["params"], parsed["rounds"]
+    if not isinstance(params, dict):
+        _refuse_params(
+            path, f"`params` must be an object: what the library's train() was given by this name, as in {EXAMPLE}"
+        )
+    if type(rounds) is not int or not 1 <= rounds <= ROUNDS_MAX:
+        _refuse_params(
+            path, f"`rounds` must be a whole number from 1 to {ROUNDS_MAX}: the rounds that the model was trained for"
+        )
+    given = {name: value for name, value in params.items() if value is not None}
+    return TrainParams(path=path, content=content, params=given, rounds=rounds)
 
 
 def labels_of(forest: Forest, pool: Pool, column: str) -> Labels:
@@ -155,6 +206,11 @@ TRAINERS: Final[dict[Library, Callable[[Forest, Rows, Labels, TrainParams, int],
 
 def _without(params: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
     return {name: value for name, value in params.items() if name not in names}
+
+
+def _refuse_params(path: Path, what: str) -> NoReturn:
+    message = f"--train-params {path} {what}"
+    raise ConfigurationError(message)
 
 
 def _refuse_target(column: str, what: str) -> NoReturn:

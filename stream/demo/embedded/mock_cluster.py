@@ -16,10 +16,10 @@ import ctypes
 import ctypes.util
 import sys
 import sysconfig
-from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
+from stream.demo.embedded.line_process import serve_lines
 from stream.errors import ConfigurationError
 
 PRODUCER: Final = 0  # RD_KAFKA_PRODUCER: the mock cluster hangs on a client handle of this type
@@ -55,20 +55,14 @@ def library_path() -> str:
 def load_library() -> ctypes.CDLL:
     """Load librdkafka and declare the signatures used here (rdkafka.h, rdkafka_mock.h)."""
     library = ctypes.CDLL(library_path())
-    text, handle, number = ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int32
+    text, handle = ctypes.c_char_p, ctypes.c_void_p
     signatures: dict[str, tuple[list[type], type]] = {
         "conf_new": ([], handle),
         "new": ([ctypes.c_int, handle, text, ctypes.c_size_t], handle),
         "mock_cluster_new": ([handle, ctypes.c_int], handle),
         "mock_cluster_bootstraps": ([handle], text),
         "mock_topic_create": ([handle, text, ctypes.c_int, ctypes.c_int], ctypes.c_int),
-        "mock_broker_set_down": ([handle, number], ctypes.c_int),
-        "mock_broker_set_up": ([handle, number], ctypes.c_int),
-        "mock_group_initial_rebalance_delay_ms": ([handle, number], ctypes.c_int),
-        "mock_push_request_errors_array": (
-            [handle, ctypes.c_int16, ctypes.c_size_t, ctypes.POINTER(ctypes.c_int)],
-            ctypes.c_int,
-        ),
+        "mock_group_initial_rebalance_delay_ms": ([handle, ctypes.c_int32], ctypes.c_int),
         "err2str": ([ctypes.c_int], text),
     }
     for name, (arguments, result) in signatures.items():
@@ -82,77 +76,38 @@ class MockCluster:
 
     def __init__(self, brokers: int, rebalance_delay_ms: int) -> None:
         """Start `brokers` brokers; a new consumer group waits `rebalance_delay_ms` for further members."""
-        self._library = load_library()
+        self.library = load_library()
         self._brokers = brokers
         why = ctypes.create_string_buffer(ERROR_TEXT_BYTES)
-        client = self._library.rd_kafka_new(PRODUCER, self._library.rd_kafka_conf_new(), why, ERROR_TEXT_BYTES)
+        client = self.library.rd_kafka_new(PRODUCER, self.library.rd_kafka_conf_new(), why, ERROR_TEXT_BYTES)
         if not client:
             message = f"librdkafka does not start: {why.value.decode(errors='replace')}"
             raise ConfigurationError(message)
-        self._cluster = self._library.rd_kafka_mock_cluster_new(client, brokers)
-        self._library.rd_kafka_mock_group_initial_rebalance_delay_ms(self._cluster, rebalance_delay_ms)
+        self.cluster = self.library.rd_kafka_mock_cluster_new(client, brokers)
+        self.library.rd_kafka_mock_group_initial_rebalance_delay_ms(self.cluster, rebalance_delay_ms)
 
     @property
     def bootstrap(self) -> str:
         """`host:port,host:port`, one for each broker."""
-        return bytes(self._library.rd_kafka_mock_cluster_bootstraps(self._cluster)).decode()
+        return bytes(self.library.rd_kafka_mock_cluster_bootstraps(self.cluster)).decode()
 
     def obey(self, line: str) -> None:
-        """Carry out one command line.
+        """Make a topic: `topic NAME PARTITIONS`. Raises: ValueError for anything else, or with librdkafka's refusal."""
+        match line.split():
+            case ["topic", name, partitions]:
+                replicas = min(self._brokers, REPLICAS_MAX)
+                make = self.library.rd_kafka_mock_topic_create
+                self.check(make(self.cluster, name.encode(), int(partitions), replicas))
+            case _:
+                message = f"no command {line!r}; there is `topic NAME PARTITIONS`"
+                raise ValueError(message)
 
-        Raises: ValueError with a reason for an unknown command, wrong arguments, or librdkafka's refusal.
-        """
-        word, *arguments = line.split()
-        commands: dict[str, Callable[..., int]] = {
-            "topic": self._topic,
-            "down": self._down,
-            "up": self._up,
-            "err": self._errors,
-        }
-        if word not in commands:
-            message = f"no command {word!r}; there are {', '.join(commands)}"
-            raise ValueError(message)
-        try:
-            code = commands[word](*arguments)
-        except TypeError as wrong:
-            message = f"{word}: wrong arguments ({wrong})"
-            raise ValueError(message) from wrong
+    def check(self, code: int) -> None:
+        """Raise ValueError with the meaning of a code of librdkafka that is not 0."""
         if code != 0:
-            raise ValueError(f"{word}: " + bytes(self._library.rd_kafka_err2str(code)).decode())
-
-    def _topic(self, name: str, partitions: str) -> int:
-        replicas = min(self._brokers, REPLICAS_MAX)
-        return int(self._library.rd_kafka_mock_topic_create(self._cluster, name.encode(), int(partitions), replicas))
-
-    def _down(self, broker: str) -> int:
-        return int(self._library.rd_kafka_mock_broker_set_down(self._cluster, int(broker)))
-
-    def _up(self, broker: str) -> int:
-        return int(self._library.rd_kafka_mock_broker_set_up(self._cluster, int(broker)))
-
-    def _errors(self, api_key: str, error_code: str, count: str) -> int:
-        times = int(count)
-        codes = (ctypes.c_int * times)(*([int(error_code)] * times))
-        push = self._library.rd_kafka_mock_push_request_errors_array
-        push(self._cluster, int(api_key), times, codes)  # returns nothing
-        return 0
-
-
-def serve(cluster: MockCluster, commands: IO[str], replies: IO[str]) -> None:
-    """Announce the address, then answer each line until `commands` ends."""
-    replies.write(cluster.bootstrap + "\n")
-    replies.flush()
-    for line in commands:
-        if not line.strip():
-            continue
-        try:
-            cluster.obey(line)
-        except ValueError as refused:
-            replies.write(f"error {refused}\n")
-        else:
-            replies.write("ok\n")
-        replies.flush()
+            raise ValueError(bytes(self.library.rd_kafka_err2str(code)).decode())
 
 
 if __name__ == "__main__":
-    serve(MockCluster(int(sys.argv[1]), int(sys.argv[2])), sys.stdin, sys.stdout)
+    cluster = MockCluster(int(sys.argv[1]), int(sys.argv[2]))
+    serve_lines(cluster.bootstrap, cluster.obey, ValueError)

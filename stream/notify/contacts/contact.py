@@ -65,10 +65,7 @@ class NoContacts(Contacts):
 
 
 def read_contact(fields: Mapping[str, object]) -> Contact:
-    """Make a contact of named fields, strings or booleans.
-
-    Raises: ValueError that names the field, never its value.
-    """
+    """Make a contact of named fields, strings or booleans. Raises: ValueError that names the field, never its value."""
     texts = {name: _text(name, fields.get(name)) for name in COLUMNS}
     channel = texts["channel"].lower()
     if channel not in CHANNELS:

@@ -139,13 +139,9 @@ class SqliteContacts(Contacts):
     def _ask(self, question: str, *given: str) -> list[sqlite3.Row]:
         with closing(sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_S)) as file:
             file.row_factory = sqlite3.Row
-            file.text_factory = _lenient
+            # One row that is not UTF-8 must not fail the whole file.
+            file.text_factory = lambda text: text.decode("utf-8", "surrogateescape")
             return file.execute(question, given).fetchall()
-
-
-def _lenient(text: bytes) -> str:
-    """Decode any bytes: one row that is not UTF-8 must not fail the whole file."""
-    return text.decode("utf-8", "surrogateescape")
 
 
 def _utf8(name: str, value: object) -> object:

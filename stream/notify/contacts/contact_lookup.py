@@ -28,30 +28,24 @@ PAUSE_S: Final = 0.2  # before the second try; twice that before the third
 
 
 class HttpContacts(Contacts):
-    """Looks applicants up over a connection that stays open.
-
-    `url` holds {subject_ref} once; `timeout_s` bounds each try.
-    """
+    """Looks applicants up over a connection that stays open."""
 
     def __init__(
         self,
-        url: str,
-        *,
-        token: str,
-        timeout_s: float,
-        tries: int,
-        sleep: Callable[[float], None] = time.sleep,
+        settings: NotifySettings,
         deadlines: Deadlines | None = None,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._url = url
-        self._tries = tries
+        self._url = settings.notify_contacts
+        self._tries = settings.notify_contacts_tries
         self._sleep = sleep
         # No compression: a small body could expand to any size.
         headers = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "coach-stream"}
-        if token:
-            headers["Authorization"] = f"Bearer {token}"
+        if settings.notify_contacts_token:
+            headers["Authorization"] = f"Bearer {settings.notify_contacts_token}"
         self._deadlines = deadlines or Deadlines()
-        self._http = HttpClient(self._deadlines, timeout_s=timeout_s, headers=headers)
+        self._http = HttpClient(self._deadlines, timeout_s=settings.notify_contacts_timeout_s, headers=headers)
 
     def find(self, subject_ref: str) -> Contact | None:
         """See `Contacts`."""
@@ -102,13 +96,7 @@ def contacts_of(settings: NotifySettings, deadlines: Deadlines | None = None) ->
     if not where:
         return NoContacts()
     if where.startswith(("http://", "https://")):
-        return HttpContacts(
-            where,
-            token=settings.notify_contacts_token,
-            timeout_s=settings.notify_contacts_timeout_s,
-            tries=settings.notify_contacts_tries,
-            deadlines=deadlines,
-        )
+        return HttpContacts(settings, deadlines)
     path = Path(where).expanduser()
     return CsvContacts(path) if path.suffix == ".csv" else SqliteContacts(path)
 

@@ -8,20 +8,19 @@ from dataclasses import dataclass
 from stream.events import Recommendation
 from stream.notify.contacts.contact import Contact, Contacts, address_hmac
 from stream.notify.letters.contract import check_contract
-from stream.notify.letters.templates import Letter, LetterTemplates, Templates
-from stream.notify.letters.view import Recipient, View, creditor_of, recipient_of, view_of
-from stream.notify.notices.notice import KIND, Rendered, Route, notice_id
+from stream.notify.letters.templates import LetterTemplates, Templates
+from stream.notify.letters.view import Recipient, View, view_of
+from stream.notify.notices.notice import KIND, KeptLetter, Letter, notice_id
 from stream.notify.settings import CHANNELS, Channel, NotifySettings
 from stream.notify.transports.transport import Package
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A letter ready to send, the copy for its notice, and its route. `wanted`: the locale that the contact asks for."""
+    """A letter ready to send, and the copy for its notice. `wanted`: the locale that the contact asks for."""
 
     package: Package
-    rendered: Rendered
-    route: Route
+    kept: KeptLetter
     wanted: str
 
 
@@ -32,16 +31,15 @@ class LetterWriter:
         self._settings = settings
         self._contacts = contacts
         self._templates = templates
-        self._creditor = creditor_of(settings)
 
     def templates(self, locale: str) -> LetterTemplates:
         """The templates of a locale, of its language, or of the default locale."""
-        return self._templates.find(KIND, locale or self._settings.notify_locale)
+        return self._templates.find(locale or self._settings.notify_locale)
 
     def view(self, recommendation: Recommendation, recipient: Recipient, locale: str, at_ms: int) -> View:
         """What the templates may say, as of `at_ms` (Unix milliseconds)."""
         words = self.templates(locale).words
-        return view_of(recommendation, creditor=self._creditor, recipient=recipient, words=words, now_ms=at_ms)
+        return view_of(recommendation, self._settings, recipient=recipient, words=words, now_ms=at_ms)
 
     def letter(self, recommendation: Recommendation, recipient: Recipient, locale: str, at_ms: int) -> Letter:
         """Write one letter. Raises: LetterRefused."""
@@ -67,7 +65,9 @@ class LetterWriter:
     ) -> Draft:
         wanted = contact.locale if contact is not None and contact.locale else self._settings.notify_locale
         templates = self.templates(wanted)
-        recipient = recipient_of(contact, by_post=channel == "print")
+        recipient = Recipient()
+        if contact is not None:
+            recipient = Recipient(name=contact.name, address=contact.postal_address if channel == "print" else ())
         sent, kept = (self.letter(recommendation, one, wanted, at_ms) for one in (recipient, recipient.kept))
         return Draft(
             wanted=wanted,
@@ -75,15 +75,18 @@ class LetterWriter:
                 notice_id=notice_id(recommendation["decision_id"], KIND),
                 decision_id=recommendation["decision_id"],
                 subject_ref=recommendation["subject_ref"],
-                kind=KIND,
                 locale=templates.locale,
                 letter=sent,
                 contact=contact,
                 needs_address=channel == "print" and not recipient.address,
             ),
-            rendered=Rendered(letter=kept, locale=templates.locale, template_version=templates.version),
-            route=Route(
-                channel=channel, why=why, address_hmac=address_hmac(self._settings.notify_address_key, contact)
+            kept=KeptLetter(
+                letter=kept,
+                locale=templates.locale,
+                template_version=templates.version,
+                channel=channel,
+                channel_why=why,
+                address_hmac=address_hmac(self._settings.notify_address_key, contact),
             ),
         )
 

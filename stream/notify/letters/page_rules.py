@@ -51,7 +51,6 @@ class _Page(HTMLParser):
         self._unseen: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Check one element."""
         line = self.getpos()[0]
         if tag not in ELEMENTS:
             self.found.append((line, f"the element <{tag}> is not allowed in a letter"))
@@ -69,7 +68,6 @@ class _Page(HTMLParser):
         self.handle_starttag(tag, attrs)
 
     def handle_endtag(self, tag: str) -> None:
-        """Close an element."""
         if tag in self._unseen:
             while self._unseen.pop() != tag:
                 pass
@@ -93,7 +91,6 @@ class _Page(HTMLParser):
         self.found.append((self.getpos()[0], fault))
 
     def handle_data(self, data: str) -> None:
-        """Collect text; check a style."""
         if self._unseen[-1:] == ["style"]:
             if STYLE_FETCHES.search(data):
                 self._refuse(STYLE_FETCHES_FAULT)
@@ -124,12 +121,9 @@ def page_faults(page: str) -> list[tuple[int, str]]:
 def file_faults(text: str) -> list[tuple[int, str]]:
     """The faults of a template file, with its Jinja tags blanked."""
     marked = JINJA.sub(lambda found: EXPRESSION + "\n" * found.group().count("\n"), text)
+    blanked = JINJA.sub(lambda found: "\n" * found.group().count("\n") or " ", text)
     in_literals = [(line, fault) for line, fault in _read(marked).found if fault.endswith(LITERAL_FAULT)]
-    return sorted(dict.fromkeys([*page_faults(JINJA.sub(_blank, text)), *in_literals]))
-
-
-def _blank(found: re.Match[str]) -> str:
-    return "\n" * found.group().count("\n") or " "
+    return sorted(dict.fromkeys([*page_faults(blanked), *in_literals]))
 
 
 def visible(page: str) -> str:

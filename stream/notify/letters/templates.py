@@ -1,6 +1,6 @@
 """Templates of letters: one folder per locale, read and checked when the notifier starts.
 
-`<folder>/<locale>/` holds words.toml and, for each kind of notice, <kind>.subject, <kind>.txt and <kind>.html.
+`<folder>/<locale>/` holds words.toml and adverse_action.subject, adverse_action.txt and adverse_action.html.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Final, get_args
+from typing import Final
 
 import jinja2
 from jinja2 import StrictUndefined, Template, TemplateError, TemplateSyntaxError, nodes
@@ -21,9 +21,8 @@ from stream.notify.letters.number_words import Words, read_words
 from stream.notify.letters.page_rules import file_faults
 from stream.notify.letters.template_rules import FILTERS, TESTS, faults
 from stream.notify.letters.view import View
-from stream.notify.notices.record import NoticeKind
+from stream.notify.notices.notice import KIND, Letter
 
-KINDS: Final[tuple[NoticeKind, ...]] = get_args(NoticeKind)
 PARTS: Final = ("subject", "txt", "html")
 WORDS: Final = "words.toml"
 FILE_BYTES_MAX: Final = 256 * 1024
@@ -33,26 +32,10 @@ FAULTS_LISTED_MAX: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Letter:
-    """One letter as sent."""
-
-    subject: str
-    text: str
-    html: str
-
-    @property
-    def sha256(self) -> str:
-        """SHA-256 of all three, each followed by a zero byte; hex."""
-        whole = b"".join(part.encode() + b"\0" for part in (self.subject, self.text, self.html))
-        return hashlib.sha256(whole).hexdigest()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LetterTemplates:
-    """The templates of one kind in one locale. `version`: SHA-256 over all files of the locale's folder."""
+    """The templates of one locale. `version`: SHA-256 over all files of the locale's folder."""
 
     locale: str
-    kind: NoticeKind
     words: Words
     version: str
     parts: Mapping[str, Template]
@@ -65,36 +48,34 @@ class LetterTemplates:
             text = self.parts["txt"].render(view).strip() + "\n"
             html = self.parts["html"].render(view).strip() + "\n"
         except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
-            message = (
-                f"the templates of {self.kind} in locale {self.locale} fail on this letter: {type(error).__name__}"
-            )
+            message = f"the templates of {KIND} in locale {self.locale} fail on this letter: {type(error).__name__}"
             raise LetterRefused(message) from None  # the error's text may hold a value
         if not subject or len(subject) > SUBJECT_CHARACTERS_MAX or not subject.isprintable():
-            message = f"the subject line of {self.kind} in locale {self.locale} is empty, too long or not printable"
+            message = f"the subject line of {KIND} in locale {self.locale} is empty, too long or not printable"
             raise LetterRefused(message)
         return Letter(subject=subject, text=text, html=html)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Templates:
-    """All templates, by kind and locale; `default`: the locale where the applicant's has none."""
+    """All templates, by locale; `default`: the locale where the applicant's has none."""
 
-    of: Mapping[tuple[NoticeKind, str], LetterTemplates]
+    of: Mapping[str, LetterTemplates]
     default: str
 
-    def find(self, kind: NoticeKind, locale: str) -> LetterTemplates:
+    def find(self, locale: str) -> LetterTemplates:
         """The templates of the locale, else of its language, else of the default locale."""
         wanted = locale.replace("_", "-")
         for name in (wanted, wanted.partition("-")[0]):
-            for (one_kind, one), templates in self.of.items():
-                if (one_kind, one.lower()) == (kind, name.lower()):
+            for one, templates in self.of.items():
+                if one.lower() == name.lower():
                     return templates
-        return self.of[kind, self.default]
+        return self.of[self.default]
 
     @property
     def locales(self) -> list[str]:
         """All locales."""
-        return sorted({locale for _, locale in self.of})
+        return sorted(self.of)
 
 
 def shipped_folder() -> Path:
@@ -109,22 +90,21 @@ def read_templates(folder: str, default: str) -> Templates:
     """
     root = Path(folder) if folder else shipped_folder()
     wrong: list[str] = []
-    found: dict[tuple[NoticeKind, str], LetterTemplates] = {}
+    found: dict[str, LetterTemplates] = {}
     for place in sorted(one for one in root.iterdir() if one.is_dir() and not one.name.startswith((".", "_"))):
-        for kind in KINDS:
-            try:
-                found[kind, place.name] = _of_locale(place, kind)
-            except ConfigurationError as error:
-                wrong.append(str(error))
-    if not wrong and not all((kind, default) in found for kind in KINDS):
+        try:
+            found[place.name] = _of_locale(place)
+        except ConfigurationError as error:
+            wrong.append(str(error))
+    if not wrong and default not in found:
         wrong.append(f"{root} has no folder {default}, which COACH_NOTIFY_LOCALE names as the default")
     if wrong:
         raise ConfigurationError("; ".join(wrong))
     return Templates(of=found, default=default)
 
 
-def _of_locale(place: Path, kind: NoticeKind) -> LetterTemplates:
-    paths = {part: place / f"{kind}.{part}" for part in PARTS}
+def _of_locale(place: Path) -> LetterTemplates:
+    paths = {part: place / f"{KIND}.{part}" for part in PARTS}
     texts = {path: _text(path) for path in (*paths.values(), place / WORDS)}
     try:
         words = read_words(texts[place / WORDS])
@@ -143,14 +123,7 @@ def _of_locale(place: Path, kind: NoticeKind) -> LetterTemplates:
     except TemplateSyntaxError as error:
         message = f"{place / str(error.name)}:{error.lineno}: {error.message}"
         raise ConfigurationError(message) from None
-    return LetterTemplates(
-        locale=place.name,
-        kind=kind,
-        words=words,
-        version=_version(place),
-        parts=parts,
-        paths=paths,
-    )
+    return LetterTemplates(locale=place.name, words=words, version=_version(place), parts=parts, paths=paths)
 
 
 def _compiled(environment: jinja2.Environment, path: Path) -> jinja2.Template:
@@ -187,9 +160,7 @@ def _faults(environment: jinja2.Environment, place: Path, path: Path, *, blocks:
         return [f"{path}:{error.lineno}: {error.message}"]
     except RecursionError:
         return [f"{path}: {TOO_DEEP}"]
-    listed = []
-    for line, block, fault in found:
-        listed.append(f"{path}:{line}: {f'block {block} ' if block else ''}{fault}")
+    listed = [f"{path}:{line}: {f'block {block} ' if block else ''}{fault}" for line, block, fault in found]
     if path.suffix == ".html":
         listed += [f"{path}:{line}: {fault}" for line, fault in file_faults(_text(path))]
     for include in tree.find_all(nodes.Include):

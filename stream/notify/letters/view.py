@@ -9,7 +9,6 @@ from typing import Any, Final, TypeAlias
 from zoneinfo import ZoneInfo
 
 from stream.events import Action, Recommendation, RecommendedTier
-from stream.notify.contacts.contact import Contact
 from stream.notify.letters.number_words import Words, before_and_after, last_whole_day
 from stream.notify.letters.tier_choice import choose_tiers
 from stream.notify.settings import NotifySettings
@@ -35,29 +34,6 @@ ADDRESS_KEPT: Final = "[address]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Creditor:
-    """The lender, as letters name it. `zone`: of the dates in letters."""
-
-    name: str
-    address: tuple[str, ...]
-    contact: str
-    notice: str
-    zone: tzinfo
-
-
-def creditor_of(settings: NotifySettings) -> Creditor:
-    """The lender of the settings."""
-    name = settings.notify_time_zone
-    return Creditor(
-        name=settings.notify_lender_name,
-        address=tuple(part.strip() for part in settings.notify_lender_address.split(",") if part.strip()),
-        contact=settings.notify_lender_contact,
-        notice=settings.notify_lender_notice,
-        zone=UTC if name == "UTC" else ZoneInfo(name),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Recipient:
     """The recipient as printed on a letter."""
 
@@ -70,29 +46,23 @@ class Recipient:
         return Recipient(name=NAME_KEPT * bool(self.name), address=(ADDRESS_KEPT,) * bool(self.address))
 
 
-def recipient_of(contact: Contact | None, *, by_post: bool) -> Recipient:
-    """The name of a contact, and the postal address where the letter is printed."""
-    if contact is None:
-        return Recipient()
-    return Recipient(name=contact.name, address=contact.postal_address if by_post else ())
-
-
 def view_of(
-    recommendation: Recommendation, *, creditor: Creditor, recipient: Recipient, words: Words, now_ms: int
+    recommendation: Recommendation, settings: NotifySettings, *, recipient: Recipient, words: Words, now_ms: int
 ) -> View:
     """Build the view of a recommendation that passed `check_contract`. `now_ms`: Unix milliseconds."""
+    zone = UTC if settings.notify_time_zone == "UTC" else ZoneInfo(settings.notify_time_zone)
     expires_at = recommendation["expires_at"]
-    ends = None if expires_at is None else _moment(time_ms(expires_at), creditor.zone)
-    now = _moment(now_ms, creditor.zone)
+    ends = None if expires_at is None else _moment(time_ms(expires_at), zone)
+    now = _moment(now_ms, zone)
     return {
         "date": words.day(now.date()),
         "reference": recommendation["decision_id"],
         "recipient": {"name": recipient.name, "address": list(recipient.address)},
         "lender": {
-            "name": creditor.name,
-            "address": list(creditor.address),
-            "contact": creditor.contact,
-            "notice": creditor.notice,
+            "name": settings.notify_lender_name,
+            "address": [part.strip() for part in settings.notify_lender_address.split(",") if part.strip()],
+            "contact": settings.notify_lender_contact,
+            "notice": settings.notify_lender_notice,
         },
         "reasons": [reason["text"] for reason in recommendation["reasons"]],
         "options": _options(recommendation["tiers"], words),

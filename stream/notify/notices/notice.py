@@ -1,19 +1,65 @@
-"""Builds the records of the notices topic: which letter, when, by which channel, in which words; never the address."""
+"""Records of the `notices` topic: which letter, when, by which channel, in which words; never the address."""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, TypeAlias, TypedDict
 
 from stream.canonical import sha256
 from stream.events import Recommendation
-from stream.notify.letters.templates import Letter
-from stream.notify.notices.record import Notice, NoticeKind, NoticeStatus
 from stream.notify.settings import Channel
 from stream.runtime.kafka.dead_letters import SOFTWARE_VERSION
 from stream.times import rfc3339
 
+NoticeKind: TypeAlias = Literal["adverse_action"]
+NoticeStatus: TypeAlias = Literal["sending", "sent", "printed", "failed", "withheld_different_answer"]
+
 KIND: Final[NoticeKind] = "adverse_action"
+
+
+class Notice(TypedDict):
+    """What happened to one letter. Text and HTML are as sent, but for the recipient's name and address."""
+
+    notice_id: str
+    decision_id: str
+    subject_ref: str | None
+    kind: NoticeKind
+    recommendation_id: str
+    recommendation_sha256: str  # of its canonical JSON: tells different answers apart
+    status: NoticeStatus
+    channel: Channel | None  # None: no letter went out
+    channel_why: str
+    locale: str | None
+    template_version: str | None  # sha256 over the templates that it was rendered from
+    subject: str
+    text: str
+    html: str
+    rendered_sha256: str | None
+    recorded_at: str
+    sent_at: str | None
+    notice_due_at: str | None
+    attempts: int
+    reply: str | None  # what the transport answered: Message-ID and code, HTTP status, or file name
+    duplicate_possible: bool
+    address_hmac: str | None  # keyed hash of the address; the address itself is never kept
+    error: str | None  # class name
+    software_version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Letter:
+    """One letter as sent."""
+
+    subject: str
+    text: str
+    html: str
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of all three, each followed by a zero byte; hex."""
+        whole = b"".join(part.encode() + b"\0" for part in (self.subject, self.text, self.html))
+        return hashlib.sha256(whole).hexdigest()
 
 
 def notice_id(decision_id: str, kind: NoticeKind) -> str:
@@ -32,30 +78,23 @@ def withheld_id(one: str, answer: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rendered:
-    """A letter as the notice keeps it, and the templates it came from."""
+class KeptLetter:
+    """A letter as its notice keeps it, the templates it came from, its channel, and why that one."""
 
     letter: Letter
     locale: str
     template_version: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
-    """A letter's channel, and why it was chosen."""
-
     channel: Channel
-    why: str
+    channel_why: str
     address_hmac: str | None
 
 
-def notice(  # noqa: PLR0913 - the fields of a record, by name
+def notice(
     recommendation: Recommendation,
     *,
     status: NoticeStatus,
     now_ms: int,
-    rendered: Rendered | None = None,
-    route: Route | None = None,
+    kept: KeptLetter | None = None,
     attempts: int = 0,
     reply: str | None = None,
     duplicate_possible: bool = False,
@@ -63,7 +102,7 @@ def notice(  # noqa: PLR0913 - the fields of a record, by name
 ) -> Notice:
     """Build the record. `sending` holds the letter's hash only; the record after it holds the text."""
     one, answer = notice_id(recommendation["decision_id"], KIND), answer_sha256(recommendation)
-    held = None if rendered is None or status == "sending" else rendered.letter
+    held = None if kept is None or status == "sending" else kept.letter
     return {
         "notice_id": withheld_id(one, answer) if status == "withheld_different_answer" else one,
         "decision_id": recommendation["decision_id"],
@@ -72,21 +111,21 @@ def notice(  # noqa: PLR0913 - the fields of a record, by name
         "recommendation_id": recommendation["recommendation_id"],
         "recommendation_sha256": answer,
         "status": status,
-        "channel": None if route is None else route.channel,
-        "channel_why": "" if route is None else route.why,
-        "locale": None if rendered is None else rendered.locale,
-        "template_version": None if rendered is None else rendered.template_version,
+        "channel": None if kept is None else kept.channel,
+        "channel_why": "" if kept is None else kept.channel_why,
+        "locale": None if kept is None else kept.locale,
+        "template_version": None if kept is None else kept.template_version,
         "subject": "" if held is None else held.subject,
         "text": "" if held is None else held.text,
         "html": "" if held is None else held.html,
-        "rendered_sha256": None if rendered is None else rendered.letter.sha256,
+        "rendered_sha256": None if kept is None else kept.letter.sha256,
         "recorded_at": rfc3339(now_ms),
         "sent_at": rfc3339(now_ms) if status in ("sent", "printed") else None,
         "notice_due_at": recommendation["notice_due_at"],
         "attempts": attempts,
         "reply": reply,
         "duplicate_possible": duplicate_possible,
-        "address_hmac": None if route is None else route.address_hmac,
+        "address_hmac": None if kept is None else kept.address_hmac,
         "error": error,
         "software_version": SOFTWARE_VERSION,
     }

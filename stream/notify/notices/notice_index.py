@@ -119,7 +119,12 @@ class NoticeIndex:
         for _ in range(2):
             file = sqlite3.connect(self._path, timeout=LOCK_WAIT_S)
             try:
-                self._lock(file)
+                # Locked until this process ends; lost rows are read again from the topic.
+                file.executescript(
+                    "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
+                )
+                file.execute("BEGIN EXCLUSIVE")
+                file.execute("COMMIT")
                 if self._is_current(file, topic):
                     return file
                 file.close()
@@ -132,14 +137,6 @@ class NoticeIndex:
                 self._path.with_name(self._path.name + ending).unlink(missing_ok=True)
         message = f"COACH_NOTIFY_STATE={self._path}: cannot be rebuilt"
         raise DiskUnavailable(message)
-
-    def _lock(self, file: sqlite3.Connection) -> None:
-        """Lock the file until this process ends."""
-        file.execute("PRAGMA locking_mode = EXCLUSIVE")
-        file.execute("PRAGMA journal_mode = WAL")
-        file.execute("PRAGMA synchronous = NORMAL")  # lost rows are read again from the topic
-        file.execute("BEGIN EXCLUSIVE")
-        file.execute("COMMIT")
 
     def _is_current(self, file: sqlite3.Connection, topic: str) -> bool:
         wanted = {"format": FORMAT, "topic": topic}

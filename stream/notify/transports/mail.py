@@ -16,7 +16,7 @@ from email.utils import format_datetime
 from typing import Any, Final, cast
 
 from stream.errors import MailUnavailable
-from stream.notify.deadlines import Deadline, Deadlines, Watchdog, end_connection
+from stream.notify.deadlines import Deadlines, Watchdog, end_connection
 from stream.notify.settings import NotifySettings, email_address
 from stream.notify.transports.transport import AddressRefused, Package, TemporaryRefusal
 
@@ -50,7 +50,7 @@ class Mail:
     def __init__(self, settings: NotifySettings, deadlines: Deadlines | None = None) -> None:
         self._settings = settings
         self._deadlines = deadlines or Deadlines()
-        self._deadline: Deadline = self._deadlines.within(0)
+        self._left_s = self._deadlines.within(0)
         self._server: smtplib.SMTP | None = None
         self._connecting: smtplib.SMTP | None = None  # the connection that the watchdog cuts
         self._was_cut = False
@@ -74,8 +74,10 @@ class Mail:
         server, self._server = self._server, None
         if server is not None:
             if not self._was_cut:
-                deadline = self._deadlines.within(QUIT_S)
-                with Watchdog(deadline, self._cut), contextlib.suppress(OSError, smtplib.SMTPException):
+                with (
+                    Watchdog(self._deadlines.within(QUIT_S), self._cut),
+                    contextlib.suppress(OSError, smtplib.SMTPException),
+                ):
                     server.quit()
             server.close()
         self._connecting = None
@@ -90,8 +92,8 @@ class Mail:
     @contextlib.contextmanager
     def _watched(self) -> Iterator[None]:
         """Cut the connection at the deadline: a server that drips bytes never meets a timeout."""
-        self._deadline = self._deadlines.within(EXCHANGE_ANSWERS * self._settings.notify_smtp_timeout_s)
-        with Watchdog(self._deadline, self._cut):
+        self._left_s = self._deadlines.within(EXCHANGE_ANSWERS * self._settings.notify_smtp_timeout_s)
+        with Watchdog(self._left_s, self._cut):
             yield
 
     def _cut(self) -> None:
@@ -100,7 +102,7 @@ class Mail:
             end_connection(self._connecting.sock)
 
     def _connected(self) -> smtplib.SMTP:
-        if self._deadline.left_s <= 0:
+        if self._left_s() <= 0:
             self.close()
             raise self._unavailable(TimeoutError("the whole exchange took too long"), "connecting")
         if self._server is None:
@@ -121,7 +123,7 @@ class Mail:
     def _connect(self) -> smtplib.SMTP:
         settings = self._settings
         host, port = settings.notify_smtp_host, settings.notify_smtp_port
-        timeout_s = min(settings.notify_smtp_timeout_s, max(self._deadline.left_s, 0.01))
+        timeout_s = min(settings.notify_smtp_timeout_s, max(self._left_s(), 0.01))
         self._was_cut = False
         context = ssl.create_default_context(cafile=settings.notify_smtp_ca_file or None)
         if settings.notify_smtp_security == "tls":
@@ -182,7 +184,6 @@ class Mail:
         raise AddressRefused(reply)
 
     def _reset(self, server: smtplib.SMTP) -> None:
-        """Reset the connection for the next letter."""
         try:
             server.rset()
         except (OSError, smtplib.SMTPException):
@@ -191,7 +192,7 @@ class Mail:
     def _unavailable(self, error: BaseException, doing: str = "sending") -> MailUnavailable:
         settings = self._settings
         why = type(error).__name__
-        if self._was_cut or self._deadline.left_s <= 0:
+        if self._was_cut or self._left_s() <= 0:
             why = "it took too long for one whole letter"
         elif isinstance(error, smtplib.SMTPResponseException):
             why = f"{why} {_code(error.smtp_code, _bytes(error.smtp_error))}"

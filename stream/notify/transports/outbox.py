@@ -13,6 +13,7 @@ from typing import Final
 
 from stream.bundle.atomic_folder import atomic_file
 from stream.errors import ConfigurationError, DiskUnavailable
+from stream.notify.notices.notice import Letter
 from stream.notify.transports.transport import Package, Transport
 
 SLUG_CHARACTERS_MAX: Final = 48
@@ -62,9 +63,14 @@ class Files(Transport):
     def send(self, package: Package) -> str:
         """See `Transport`. The text is written last: where it exists, the letter is complete."""
         name = file_name(package.decision_id, package.notice_id)
-        write_whole(self._folder / f"{name}.html", package.letter.html)
-        write_whole(self._folder / f"{name}.txt", f"{package.letter.subject}\n\n{package.letter.text}")
+        write_letter(self._folder, name, package.letter)
         return f"{name}.txt"
+
+
+def write_letter(folder: Path, name: str, letter: Letter) -> None:
+    """Write HTML, then text with the subject above it. Raises: DiskUnavailable."""
+    write_whole(folder / f"{name}.html", letter.html)
+    write_whole(folder / f"{name}.txt", f"{letter.subject}\n\n{letter.text}")
 
 
 def count_without_address(folder: Path) -> int:

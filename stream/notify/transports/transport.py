@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from stream.notify.contacts.contact import Contact
-from stream.notify.letters.templates import Letter
-from stream.notify.notices.record import NoticeKind
+from stream.notify.notices.notice import Letter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +16,6 @@ class Package:
     notice_id: str
     decision_id: str
     subject_ref: str | None
-    kind: NoticeKind
     locale: str
     letter: Letter
     contact: Contact | None

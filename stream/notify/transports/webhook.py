@@ -19,6 +19,7 @@ import orjson
 from stream.errors import LetterRefused, WebhookUnavailable
 from stream.notify.deadlines import Deadlines
 from stream.notify.http_exchange import HttpClient
+from stream.notify.notices.notice import KIND
 from stream.notify.settings import NotifySettings
 from stream.notify.transports.transport import Package, TemporaryRefusal
 
@@ -92,7 +93,7 @@ def content_of(package: Package) -> dict[str, object]:
         "notice_id": package.notice_id,
         "decision_id": package.decision_id,
         "subject_ref": package.subject_ref,
-        "kind": package.kind,
+        "kind": KIND,
         "locale": package.locale,
         "to": None if contact is None else {"name": contact.name, "address": contact.address},
         "subject": package.letter.subject,

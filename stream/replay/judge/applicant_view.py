@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -19,7 +19,7 @@ Words: TypeAlias = Mapping[str, tuple[str, str | None]]  # feature -> label, uni
 class ApplicantView:
     """What a letter can say of an answer. `options`: by tier, the features to change, each from and to what.
 
-    `words` and `expires_at` are None where nobody knows them any more, and then they are not compared.
+    `words` and `expires_at` are None where unknown, and then not compared.
     """
 
     status: str
@@ -35,7 +35,7 @@ def words_of(model: PublishedModel) -> Words:
 
 
 def applicant_view(body: Body, words: Words | None, expires_at: str | None) -> ApplicantView:
-    """Take out of an audit body what the applicant is told. Raises: KeyError, TypeError for what is no audit body."""
+    """Extract from an audit body what the applicant is told. Raises: KeyError, TypeError for what is no audit body."""
     own = body["decision"]["features"]
     return ApplicantView(
         status=str(body["status"]),
@@ -69,7 +69,7 @@ def view_differences(before: ApplicantView, after: ApplicantView) -> tuple[str, 
 
 
 def number_differences(before: Body, after: Body) -> tuple[str, ...]:
-    """Name the numbers that differ and that nobody is told: margins, probabilities, efforts, contributions, codes.
+    """Name the differing numbers that no letter shows: margins, probabilities, efforts, contributions, codes.
 
     Raises: KeyError, TypeError for what is no audit body.
     """
@@ -77,7 +77,7 @@ def number_differences(before: Body, after: Body) -> tuple[str, ...]:
     found += [
         f"reasons: {what}s"
         for what in ("code", "contribution")
-        if _of_all(before["reasons"], what) != _of_all(after["reasons"], what)
+        if [one[what] for one in before["reasons"]] != [one[what] for one in after["reasons"]]
     ]
     sides = [{one["tier"]: one for one in body["tiers"]} for body in (before, after)]
     for tier in TIERS:
@@ -92,10 +92,6 @@ def number_differences(before: Body, after: Body) -> tuple[str, ...]:
 def _wording(view: ApplicantView, tier: str) -> list[tuple[str, str | None] | None]:
     words = view.words or {}
     return [words.get(feature) for feature, _, _ in view.options[tier]]
-
-
-def _of_all(reasons: Sequence[Mapping[str, Any]], what: str) -> list[Any]:
-    return [one[what] for one in reasons]
 
 
 def _contributions(tier: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

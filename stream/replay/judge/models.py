@@ -18,26 +18,26 @@ BUNDLES_GIVEN_MAX = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Published:
-    """What is published: the table of the models topic, and the shelf that opens bundles from disk, Redis or URI."""
+    """The publications, and the bundles opened from disk, Redis or URI."""
 
     table: ModelTable
     shelf: OpenBundles
 
 
 class Models:
-    """Bundles given by folder come first; what is published comes after them, where Kafka is in use at all."""
+    """Finds models among the bundles given by folder, then among those published, where Kafka is in use."""
 
     def __init__(self, given: Sequence[PublishedModel], published: Callable[[], Published] | None) -> None:
-        """`published` is asked once, when a bundle that nobody gave is needed; None for work without Kafka."""
+        """`published` is called once, when a bundle is needed that was not given; None without Kafka."""
         self.given = tuple(given)
         self._ask_published = published
         self._told: Published | None = None
         self._by_digest = {model.identity["bundle_sha256"]: model for model in given}
 
     def by_digest(self, bundle_sha256: str) -> PublishedModel:
-        """Give the bundle that a stored answer names.
+        """Return the bundle that a stored answer names.
 
-        Raises: ModelNotPublished when nobody gave or published it; DependencyError when it cannot be had now.
+        Raises: ModelNotPublished when it was neither given nor published; DependencyError when it cannot be fetched now.
         """
         found = self._by_digest.get(bundle_sha256)
         if found is not None:
@@ -51,9 +51,9 @@ class Models:
         raise ModelNotPublished(message)
 
     def of_decision(self, decision: Decision) -> PublishedModel:
-        """Give the model that a decision names, in the revision that was effective at its time.
+        """Return the model that a decision names, in the revision effective at its event_time.
 
-        Among bundles given by folder, of which nobody knows since when they are effective, it is the lowest revision.
+        Bundles given by folder have no effective time: of these, the lowest revision.
         Raises: as `by_digest`.
         """
         given = self._given(decision.model_id, decision.model_version)
@@ -67,10 +67,7 @@ class Models:
         return self._open(known.shelf, found.published)
 
     def of_version(self, model_id: str, model_version: str) -> PublishedModel:
-        """Give the highest revision of a version, whenever it is effective.
-
-        Raises: as `by_digest`.
-        """
+        """Return the highest revision of a version, whenever it is effective. Raises: as `by_digest`."""
         given = self._given(model_id, model_version)
         if given:
             return given[-1]
@@ -87,7 +84,7 @@ class Models:
         raise ModelNotPublished(message)
 
     def versions(self) -> set[str]:
-        """All versions that are given or published, of whichever model. Raises: DependencyError."""
+        """All versions given or published, of any model. Raises: DependencyError."""
         given = {model.identity["model_version"] for model in self.given}
         known = self._published
         return (
@@ -121,7 +118,7 @@ class Models:
 
 
 def open_given(folders: Sequence[Path]) -> list[PublishedModel]:
-    """Open the bundles given by folder; one that is given twice is opened once.
+    """Open the bundles given by folder; one given twice is kept once.
 
     Raises: ConfigurationError, BundleUnavailable, CorruptionError, MachineMismatch, as `open_bundle` does.
     """

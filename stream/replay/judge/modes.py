@@ -1,12 +1,12 @@
-"""The three modes: one record -> its verdict, through the very same `answer` that the worker calls."""
+"""The three modes: one record -> its verdict, through the same `answer` that the worker calls."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Iterator
-from contextlib import contextmanager
+from collections.abc import Container, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 from stream.canonical import sha256
 from stream.errors import MalformedRecord, PoisonError, StreamError, UnexpectedFault, place_of
@@ -39,15 +39,17 @@ from stream.replay.judge.verdict import (
 )
 from stream.replay.judge.what_if import Change, ChangedModels, asked_of, is_same_model
 from stream.replay.sources.records import Raw, Record, Stored, Window, decided_at_ms, read_raw
+from stream.replay.sources.source import ReadsRecords, Snapshot, chunks_of
 from stream.wire.framing import Framing
 
 log = logging.getLogger(__name__)
 
+CHUNK_RECORDS = 1_000
 DIGEST_BYTES = 16  # of the 32 of SHA-256, to remember which decisions have an answer
 
 
 class Mode(Protocol):
-    """One mode. `counts_answers`: what it counts are stored answers, not decisions."""
+    """One mode. `counts_answers`: it counts stored answers, not decisions."""
 
     counts_answers: ClassVar[bool]
 
@@ -69,9 +71,9 @@ class Judge:
         self._decision_bytes_max = decision_bytes_max
 
     def verdict(self, raw: Raw) -> Verdict:
-        """Give the verdict on one record; whatever is wrong with it is in there.
+        """Return the verdict on one record, with its error if it has one.
 
-        Raises: DependencyError, CorruptionError, ConfigurationError: the run cannot go on.
+        Raises: DependencyError, CorruptionError, ConfigurationError, which end the run.
         """
         decision_id: str | None = None
         conflict = False
@@ -100,7 +102,7 @@ class Judge:
             return replace(refused(decision_id, found), conflict=conflict)
 
     def _apart(self, record: Record, decision_id: str, raw: Raw) -> Verdict | None:
-        """Give the verdict on what is not replayed, by its mark or its time."""
+        """The verdict on a record that is not replayed because of its mark or its time; None for all others."""
         if isinstance(record, Stored) and record.replay:
             return Verdict(outcome=OF_A_REPLAY, decision_id=decision_id)
         decided_ms = decided_at_ms(record, raw.inbound)
@@ -133,11 +135,14 @@ class Reproduce:
             outcome = "other_engine"
         else:
             outcome = "changed" if differs else "identical"
+        before = None
+        with suppress(KeyError, TypeError, ValueError, AttributeError):  # as it was stored, of any shape
+            before = side_of(record.body)
         return Verdict(
             outcome=outcome,
             decision_id=record.decision.decision_id,
             differs=differs,
-            before=_side_of_stored(record.body),
+            before=before,
             after=side_of(made.body),
             decision=replace(record.decision, traceparent=record.traceparent),
             answer=made,
@@ -146,7 +151,7 @@ class Reproduce:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Before:
-    """What was said before. `view` and `body` are None where no letter was due, or its text is unknown."""
+    """The answer before. `view` and `body` are None where no letter was due, or its text is unknown."""
 
     side: Side
     its_own: bool
@@ -155,7 +160,7 @@ class _Before:
 
 
 class WhatIf:
-    """Decides again, approved ones too, and answers whoever would be declined."""
+    """Decides again, approvals too, and answers those who would be declined."""
 
     counts_answers: ClassVar[bool] = False
 
@@ -194,7 +199,7 @@ class WhatIf:
         return replace(verdict, differs=differs, behind=behind)
 
     def _before(self, record: Record, decision: Decision, asked: PublishedModel) -> _Before:
-        """Say what was said before, as far as it is known, and whether the outcome was the model's own.
+        """The answer before, as far as it is known, and whether the outcome was the model's own.
 
         An outcome that the deciding model contradicts, or a decline on another basis, was somebody's decision and stays.
         """
@@ -231,7 +236,7 @@ class WhatIf:
 
 
 class Backfill:
-    """Answers the decisions that never got an answer."""
+    """Answers the decisions without an answer."""
 
     counts_answers: ClassVar[bool] = False
 
@@ -255,6 +260,24 @@ class Backfill:
             decision=decision,
             answer=made,
         )
+
+
+def answered_in(sources: Iterable[tuple[ReadsRecords, Snapshot]], framing: Framing) -> set[bytes]:
+    """Collect the digests of all decisions that a stored answer is about; replays' answers do not count.
+
+    About 100 bytes of memory a decision. Raises: ConfigurationError, DependencyError, CorruptionError.
+    """
+    found: set[bytes] = set()
+    for source, snapshot in sources:
+        for read in source.read(chunks_of(snapshot.ranges, CHUNK_RECORDS)):
+            for raw in read.raws:
+                try:
+                    record = read_raw(raw, framing, decision_bytes_max=0)
+                except PoisonError:
+                    continue  # an unreadable record answers nothing
+                if isinstance(record, Stored) and not record.replay:
+                    found.add(decision_digest(record.decision))
+    return found
 
 
 def decision_of_record(record: Record) -> Decision:
@@ -285,10 +308,3 @@ def _outcome(decision: Decision, *, its_own: bool, accepted: bool) -> str:
     if not its_own:
         return "declined_otherwise"
     return "newly_approved" if accepted else "still_declined"
-
-
-def _side_of_stored(body: Any) -> Side | None:  # noqa: ANN401 - as it was stored, of any shape
-    try:
-        return side_of(body)
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return None

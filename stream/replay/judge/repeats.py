@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Self, TypeAlias
+from typing import Final, Literal, Self, TypeAlias
 
 from stream.canonical import sha256
 from stream.errors import MalformedRecord
@@ -51,32 +51,24 @@ def keys_from(text: str) -> Keys:
 
 
 def keys_of(record: Record, *, counts_answers: bool) -> Keys:
-    """Give a record's digests.
+    """Return a record's digests.
 
     Where decisions are counted, one that is stored with its answer is the same as when it was sent, and whatever was
     answered is no matter. Where answers are counted (`counts_answers`), it takes an equal answer with an equal hash. What
     delivery adds (trace, envelope) is no content. Raises: MalformedRecord for what has no canonical spelling.
     """
+    decision = record.decision if isinstance(record, Stored) else record
     try:
-        return _keys_of(record, counts_answers=counts_answers)
+        its_digest = record_digest = sha256(decision_by_value(decision))[:DIGITS]
+        if counts_answers and isinstance(record, Stored):
+            said = record.recommendation
+            told = None if said is None else {key: one for key, one in said.items() if key not in OF_THE_DELIVERY}
+            content = {"body": record.body, "body_sha256": record.body_sha256, "recommendation": told}
+            record_digest = sha256(content)[:DIGITS]
+        return Keys(name=sha256(decision.decision_id)[:DIGITS], decision=its_digest, record=record_digest)
     except ValueError as error:
         message = f"the record has no canonical spelling: {error}"
         raise MalformedRecord(message) from error
-
-
-def _keys_of(record: Record, *, counts_answers: bool) -> Keys:
-    decision = record.decision if isinstance(record, Stored) else record
-    its_digest = sha256(decision_by_value(decision))[:DIGITS]
-    content: dict[str, Any] | None = None
-    if counts_answers and isinstance(record, Stored):
-        said = record.recommendation
-        told = None if said is None else {key: one for key, one in said.items() if key not in OF_THE_DELIVERY}
-        content = {"body": record.body, "body_sha256": record.body_sha256, "recommendation": told}
-    return Keys(
-        name=sha256(decision.decision_id)[:DIGITS],
-        decision=its_digest,
-        record=its_digest if content is None else sha256(content)[:DIGITS],
-    )
 
 
 class SeenRecords:

@@ -1,4 +1,4 @@
-"""What became of one record: the one outcome it is counted under, what differs, and both sides of it."""
+"""The verdict on one record: its outcome, what differs, and both sides of the comparison."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ ERROR: Final = "error"
 OUTSIDE: Final = "outside_window"
 OF_A_REPLAY: Final = "of_a_replay"
 REPEAT: Final = "repeat"  # equal to an earlier record, so nothing is said about it again
+APART: Final = (REPEAT, OUTSIDE, OF_A_REPLAY)  # read and not replayed: counted already, or by the request's own word
 OUTCOMES: Final[Mapping[Mode, tuple[str, ...]]] = {
-    "reproduce": ("identical", "changed", "other_engine", "altered", ERROR, REPEAT, OUTSIDE, OF_A_REPLAY),
+    "reproduce": ("identical", "changed", "other_engine", "altered", ERROR, *APART),
     "what-if": (
         "still_approved",
         "newly_declined",
@@ -29,13 +30,10 @@ OUTCOMES: Final[Mapping[Mode, tuple[str, ...]]] = {
         "approved_otherwise",
         "declined_otherwise",
         ERROR,
-        REPEAT,
-        OUTSIDE,
-        OF_A_REPLAY,
+        *APART,
     ),
-    "backfill": ("answered_before", "answered_now", "approved", ERROR, REPEAT, OUTSIDE, OF_A_REPLAY),
+    "backfill": ("answered_before", "answered_now", "approved", ERROR, *APART),
 }
-APART: Final = (REPEAT, OUTSIDE, OF_A_REPLAY)  # read and not replayed: counted already, or by the request's own word
 DIFFERENCES: Final = ("changed", "other_engine", "altered", ERROR)  # of reproduce: what makes it exit with 1
 
 Feasibility: TypeAlias = Literal["feasible", "infeasible", "not_model", "unknown"]
@@ -58,8 +56,8 @@ class Side:
 class Verdict:
     """The outcome of one record. `answer` is what goes out for it, with the decision that it answers.
 
-    differs: parts of a stored answer, or of what a person is told; behind: numbers that nobody is told.
-    told_before: whether it is known what was said before. conflict: an earlier decision has this id and other content.
+    differs: parts of a stored answer, or of the letter; behind: numbers that no letter shows.
+    told_before: whether the earlier answer is known. conflict: an earlier decision has this id and other content.
     decided_ms: when it was decided, of what is outside the window.
     """
 
@@ -84,7 +82,7 @@ def refused(decision_id: str | None, error: PoisonError) -> Verdict:
 
 
 def side_of(body: Mapping[str, Any]) -> Side:
-    """Take out of an audit body what a report tells of it."""
+    """Extract from an audit body what a report shows."""
     return Side(
         margin=float(body["margin"]),
         feasibility=FEASIBILITY.get(str(body["status"]), "unknown"),

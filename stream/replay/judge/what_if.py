@@ -26,7 +26,7 @@ OF_THE_POOL: Final = ("type", "no_record", "categories")  # what the pool was en
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What is to be different; None: as it was. `features` and `policy` are whole files."""
+    """What changes; None: as before. `features` and `policy` are whole files."""
 
     model_version: str | None = None
     threshold: float | None = None
@@ -34,14 +34,9 @@ class Change:
     features: bytes | None = None
     policy: bytes | None = None
 
-    @property
-    def rules(self) -> bool:
-        """Whether the rules of a bundle change."""
-        return self.features is not None or self.policy is not None
-
 
 class ChangedModels:
-    """Gives the model that a what-if asks, for each decision."""
+    """The model that a what-if asks, for each decision."""
 
     def __init__(self, models: Models, change: Change) -> None:
         """Of several bundles given by folder, each decision takes that of its own version, unless a version is named."""
@@ -50,7 +45,7 @@ class ChangedModels:
         self._changed: OrderedDict[str, PublishedModel] = OrderedDict()
 
     def for_decision(self, decision: Decision) -> PublishedModel:
-        """Give the model to ask about a decision.
+        """Return the model to ask about a decision.
 
         Raises: ModelNotPublished when there is none; ConfigurationError where the changed rules or threshold do not fit it;
         DependencyError.
@@ -60,7 +55,7 @@ class ChangedModels:
         found = self._changed.get(digest)
         if found is None:
             found = base
-            if self._change.rules:
+            if self._change.features is not None or self._change.policy is not None:
                 found = with_rules(base, self._change.features, self._change.policy)
             self._check_threshold(found)
             self._changed[digest] = found
@@ -94,7 +89,7 @@ class ChangedModels:
 
 
 def with_rules(model: PublishedModel, features: bytes | None, policy: bytes | None) -> PublishedModel:
-    """Give a model with other rules, as a bundle built with them would answer, under an identity of its own.
+    """Return a model with other rules, which answers as a bundle built with them would, under its own identity.
 
     Raises: ConfigurationError for a file that is not usable, or rules that the pool of a bundle is encoded with.
     """
@@ -131,7 +126,7 @@ def with_rules(model: PublishedModel, features: bytes | None, policy: bytes | No
 
 
 def asked_of(decision: Decision, model: PublishedModel, change: Change) -> tuple[Decision, int]:
-    """Write a decision as it is put to another model; also give how many of its features that model does not take.
+    """Return the decision to ask another model, and how many of its features that model does not take.
 
     Margin, probability and threshold are what the deciding model gave or was held to, so they stand only where the same
     model is asked again.

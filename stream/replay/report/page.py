@@ -30,7 +30,9 @@ from stream.replay.report.wording import (
 
 TEMPLATE: Final = "page.html.j2"
 ALERTS: Final = ("changed", "altered", "other_engine", ERROR)
-KIND: Final = {"identical": "good", "newly_approved": "good", "answered_now": "good", "newly_declined": "bad"}
+KIND: Final = {
+    "identical": "good", "newly_approved": "good", "answered_now": "good", "newly_declined": "bad", **dict.fromkeys(ALERTS, "bad"),
+}  # fmt: skip
 TILES: Final = {
     "reproduce": ("identical", "changed", "other_engine", "altered", ERROR),
     "what-if": ("newly_approved", "newly_declined", "still_approved", "still_declined", ERROR),
@@ -61,7 +63,11 @@ def _content(report: Mapping[str, Any]) -> dict[str, Any]:
         "nothing": why_nothing(report) or "",
         "asked": _asked(report["parameters"]) if mode == "what-if" else "",
         "tiles": [
-            {"label": OUTCOME_WORDS[name][0].lower(), "count": outcomes[name], "kind": _kind(name, outcomes[name])}
+            {
+                "label": OUTCOME_WORDS[name][0].lower(),
+                "count": outcomes[name],
+                "kind": KIND.get(name, "") * bool(outcomes[name]),
+            }
             for name in TILES[mode]
         ],
         "outcomes": [_row(name, outcomes[name], report["records"], OUTCOME_WORDS) for name in OUTCOMES[mode]],
@@ -109,12 +115,6 @@ def _plots(report: Mapping[str, Any], sides: tuple[str, str]) -> dict[str, Marku
 
 def _most_first(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda one: (-one[1], one[0]))
-
-
-def _kind(name: str, count: int) -> str:
-    if name in ALERTS:
-        return "bad" if count else ""
-    return KIND.get(name, "") if count else ""
 
 
 def _row(name: str, count: int, of: int, words: Mapping[str, tuple[str, str]]) -> dict[str, Any]:

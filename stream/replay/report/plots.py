@@ -132,7 +132,7 @@ def efforts(report: Report, sides: Sequence[str]) -> str:
             axes.set_xscale("log", base=2)
             axes.xaxis.set_major_locator(LogLocator(base=2, numticks=EFFORT_TICKS))
             axes.xaxis.set_minor_locator(NullLocator())
-            axes.xaxis.set_major_formatter(_plain)
+            axes.xaxis.set_major_formatter("{x:.2g}")
             axes.yaxis.set_major_formatter(_percent)
             axes.grid(axis="y", color=GRID, linewidth=0.7)
             axes.set_xlabel("effort")
@@ -144,7 +144,7 @@ def efforts(report: Report, sides: Sequence[str]) -> str:
 
 
 def _shares(axes: Axes, histogram: Sequence[Sequence[float]], side: str, name: str) -> None:
-    """Draw one distribution, in half octaves; whoever needs no effort at all is not on a logarithmic axis."""
+    """Draw one distribution, in half octaves; a logarithmic axis has no place for an effort of 0."""
     found = np.array([one for one in histogram if one[0] > 0], float)
     if not len(found):
         return
@@ -164,14 +164,13 @@ def actions(report: Report, tier: str, sides: Sequence[str]) -> str:
         before["features"].keys() | after["features"].keys(),
         key=lambda one: (-max(after["features"].get(one, 0), before["features"].get(one, 0)), one),
     )[:FEATURES_MAX]
-
+    longest = max(len(shown(name, NAME_CHARACTERS_MAX)) for name in names)
+    left = (0.2 + LETTER_INCHES * longest) / WIDTH_INCHES
     height_inches = 1.1 + 0.42 * len(names)
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
-        figure.subplots_adjust(
-            left=_left_of(names, WIDTH_INCHES), right=0.98, top=1 - 0.1 / height_inches, bottom=0.62 / height_inches
-        )
+        figure.subplots_adjust(left=left, right=0.98, top=1 - 0.1 / height_inches, bottom=0.62 / height_inches)
         places = np.arange(len(names))
         for side, shift, colour, label in ((before, -0.19, BEFORE, sides[0]), (after, 0.19, AFTER, sides[1])):
             if side["answers"]:
@@ -189,18 +188,8 @@ def actions(report: Report, tier: str, sides: Sequence[str]) -> str:
     return _svg("actions", draw, WIDTH_INCHES, height_inches)
 
 
-def _left_of(names: Sequence[str], width_inches: float) -> float:
-    """The share of the width that the names take."""
-    longest = max(len(shown(name, NAME_CHARACTERS_MAX)) for name in names)
-    return (0.2 + LETTER_INCHES * longest) / width_inches
-
-
 def _percent(value: float, _place: object = None) -> str:
     return f"{100 * value:.3g} %"
-
-
-def _plain(value: float, _place: object = None) -> str:
-    return f"{value:.2g}"
 
 
 def _svg(name: str, draw: Callable[[Figure], None], width_inches: float, height_inches: float) -> str:
@@ -216,7 +205,7 @@ def _svg(name: str, draw: Callable[[Figure], None], width_inches: float, height_
 
 
 def _for_a_page(svg: str, name: str) -> str:
-    """Leave what draws: no comments, no ids but those referred to, which are made the plot's own."""
+    """Strip comments and unused ids; prefix the ids in use with the plot's name."""
     body = svg[svg.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", body, flags=re.DOTALL)
     body = re.sub(

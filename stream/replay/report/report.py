@@ -29,13 +29,14 @@ COMPARED: Final[Mapping[Mode, tuple[str, ...]]] = {  # outcomes whose recourse i
 
 
 def report_of(parameters: Mapping[str, Any], source: Snapshot, tally: Tally) -> dict[str, Any]:
-    """Put the report together.
+    """Compose the report.
 
     Raises: CorruptionError when its counts do not add up to the input, which would be a fault of this software.
     """
     mode = cast("Mode", parameters["mode"])
     check_sums(mode, source, tally)
     outcomes = tally.of("outcomes")
+    pairs = sorted([*map(int, key.split(",")), number] for key, number in tally.of("margins").items())
     return {
         "format_version": FORMAT_VERSION,
         "run_id": parameters["run_id"],
@@ -65,13 +66,13 @@ def report_of(parameters: Mapping[str, Any], source: Snapshot, tally: Tally) -> 
             side: {name: tally.of(f"feasibility:{side}")[name] for name in FEASIBILITIES} for side in SIDES
         },
         "tiers": {side: {tier: _tier(tally, side, tier) for tier in TIERS} for side in SIDES},
-        "margins": {"bin_width": MARGIN_BIN, "pairs": _pairs(tally.of("margins"))},
+        "margins": {"bin_width": MARGIN_BIN, "pairs": pairs},
         "examples": tally.examples,
     }
 
 
 def check_sums(mode: Mode, source: Snapshot, tally: Tally) -> None:
-    """Hold the counts against each other and against the input. Raises: CorruptionError."""
+    """Check the counts against each other and against the input. Raises: CorruptionError."""
     outcomes = tally.of("outcomes")
     compared = sum(outcomes[name] for name in COMPARED[mode])
     kinds = tally.of("kinds")
@@ -107,7 +108,7 @@ def report_bytes(report: Mapping[str, Any]) -> bytes:
 
 
 def is_all_right(report: Mapping[str, Any]) -> bool:
-    """Whether nothing was found wrong: no difference to what was stored, and no record that could not be replayed."""
+    """Whether the run found nothing wrong: no difference to stored answers, and no record that failed."""
     outcomes = report["outcomes"]
     if report["mode"] != "reproduce":
         return not outcomes[ERROR]
@@ -143,7 +144,3 @@ def _quantile(histogram: Iterable[tuple[float, int]], share: float) -> float | N
 
 def _by_name(counts: Counter[str]) -> dict[str, int]:
     return dict(sorted(counts.items()))
-
-
-def _pairs(counts: Counter[str]) -> list[list[int]]:
-    return sorted([*map(int, key.split(",")), number] for key, number in counts.items())

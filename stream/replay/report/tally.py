@@ -19,7 +19,7 @@ NANO: Final = 10**9
 BINS_PER_OCTAVE: Final = 8
 MARGIN_BIN: Final = 0.125
 MARGIN_BINS_MAX: Final = 128  # beyond, margins fall into the last bin: +-16 in log-odds
-UNTOLD: Final = frozenset(  # outcomes of which nobody needs an example
+UNTOLD: Final = frozenset(  # outcomes that need no example
     {
         "identical",
         "still_approved",
@@ -46,7 +46,7 @@ class Tally:
     outside_ms: tuple[int, int] | None = None  # the first and last time of decision outside the window
 
     def add(self, verdict: Verdict, where: str) -> None:
-        """Take in one verdict."""
+        """Count one verdict."""
         self.records += 1
         self.features_left_out = max(self.features_left_out, verdict.features_left_out)
         self._count("outcomes", verdict.outcome)
@@ -74,7 +74,7 @@ class Tally:
                 self._example(group, {"decision_id": verdict.decision_id or "", "where": where, "what": what})
 
     def _answers(self, verdict: Verdict) -> None:
-        """Count what whoever is declined both times is told, and what differs behind it."""
+        """Count, for those declined both times, whether they are told the same, and what differs behind it."""
         if not verdict.told_before:
             self._count("answers", "told_before_unknown")
             return
@@ -101,7 +101,7 @@ class Tally:
             self._count("margins", f"{margin_bin(before.margin)},{margin_bin(after.margin)}")
 
     def _feasibility(self, verdict: Verdict) -> str | None:
-        """Count what became of the recourse of whoever is declined on both sides; give the group worth an example."""
+        """Count what became of recourse for those declined on both sides; return the group, if worth an example."""
         if verdict.answer is None or verdict.after is None:
             return None
         if verdict.outcome == "newly_declined":
@@ -122,7 +122,7 @@ class Tally:
             kept.append(example)
 
     def merge(self, other: Tally) -> None:
-        """Add what comes after this in the order of the source."""
+        """Add a later tally, in the order of the source."""
         self.records += other.records
         self.without_record += other.without_record
         self.features_left_out = max(self.features_left_out, other.features_left_out)
@@ -162,7 +162,7 @@ def tally_of(kept: Mapping[str, Any]) -> Tally:
 
 
 def merged(tallies: Iterable[Tally]) -> Tally:
-    """Add tallies up, in the order of their chunks."""
+    """Add up tallies, in the order of their chunks."""
     whole = Tally()
     for one in tallies:
         whole.merge(one)

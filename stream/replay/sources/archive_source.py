@@ -27,7 +27,7 @@ Reads: TypeAlias = Callable[..., Iterator[ReadRow]]
 
 
 def held_in(uri: str) -> dict[str, Any]:
-    """Say how many records an archive holds, and of which days, by its markers alone.
+    """Count the records of an archive, and name its first and last day, by its markers alone.
 
     Raises: ConfigurationError for what is no archive, ArchiveDamaged, DependencyError.
     """
@@ -64,7 +64,7 @@ class ArchivedRecords:
         }
 
     def snapshot(self) -> Snapshot:
-        """See `ReadsRecords`. Reads the archive once, for only so is it known how much there is."""
+        """See `ReadsRecords`. Reads the whole archive once, to count its records."""
         ranges: dict[int, tuple[int, int]] = {}
         counts: dict[int, int] = {}
         topics: set[str] = set()
@@ -88,7 +88,9 @@ class ArchivedRecords:
 
     def read(self, chunks: Sequence[Chunk]) -> Iterator[ReadChunk]:
         """See `ReadsRecords`."""
-        wanted = _by_part(chunks)
+        wanted: dict[int, list[Chunk]] = {}
+        for chunk in chunks:
+            wanted.setdefault(chunk.part, []).append(chunk)
         left = list(chunks)
         found = (one for one in self._reads(self._uri, **self._asked) if one.stored.partition in wanted)
         for (part, first), records in groupby(
@@ -101,13 +103,6 @@ class ArchivedRecords:
             yield ReadChunk(chunk=left.pop(0), raws=[_raw(one) for one in records])
         for chunk in left:
             yield ReadChunk(chunk=chunk, raws=())
-
-
-def _by_part(chunks: Sequence[Chunk]) -> dict[int, list[Chunk]]:
-    found: dict[int, list[Chunk]] = {}
-    for chunk in chunks:
-        found.setdefault(chunk.part, []).append(chunk)
-    return found
 
 
 def _start(wanted: dict[int, list[Chunk]], one: Inbound) -> int | None:

@@ -104,7 +104,7 @@ class PartitionReader:
 
 
 class ProvenReader:
-    """Gives a partition's chunks with the proof that nothing in them was passed over."""
+    """Reads a partition's chunks, and proves that no record in them was skipped."""
 
     def __init__(
         self, open_consumer: Callable[[], AbstractContextManager[Consumes]], *, topic: str, part: int, brokers: str
@@ -153,7 +153,7 @@ class ProvenReader:
 
 
 def asked(question: Callable[[], Answer], doing: str) -> Answer:
-    """Ask a client something. Raises: KafkaUnavailable with what was being done."""
+    """Call a Kafka client. Raises: KafkaUnavailable that says what was being done."""
     try:
         return question()
     except KafkaException as error:
@@ -164,7 +164,7 @@ def asked(question: Callable[[], Answer], doing: str) -> Answer:
 
 
 def raw_of(message: Message) -> Raw:
-    """Give a record as a replay takes it."""
+    """A Kafka message as a record of the replay."""
     inbound = inbound_of(message, first_seen_ms=time.time_ns() // 1_000_000)
     content = inbound.value if inbound.value is not None else "the record has no value"
     return Raw(where=inbound.where, inbound=inbound, content=content)

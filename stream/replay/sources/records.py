@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from stream.errors import MalformedRecord
+from stream.errors import ConfigurationError, MalformedRecord
 from stream.events import Decision, Source
 from stream.runtime.kafka.inbound import Inbound
 from stream.times import time_ms
@@ -23,7 +23,7 @@ OF_A_BODY: Final[Mapping[str, type | tuple[type, ...]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Raw:
-    """One record of a source, not looked into yet.
+    """One record of a source, not decoded yet.
 
     `content`: bytes of a topic, bytes of a line (`is_line`), an audit record's JSON shape, or why there is none.
     `source` goes into the envelope of the answer; None for a line of a file.
@@ -66,10 +66,7 @@ Record: TypeAlias = Decision | Stored
 
 
 def read_raw(raw: Raw, framing: Framing, *, decision_bytes_max: int) -> Record:
-    """Look into a record.
-
-    Raises: MalformedRecord, UnknownSchema, InvalidDecision or one of its branches.
-    """
+    """Decode a record. Raises: MalformedRecord, UnknownSchema, InvalidDecision or one of its branches."""
     if isinstance(raw.content, str):
         raise MalformedRecord(raw.content)
     if isinstance(raw.content, Mapping):
@@ -88,7 +85,7 @@ def read_raw(raw: Raw, framing: Framing, *, decision_bytes_max: int) -> Record:
 
 
 def stored_of(record: Mapping[str, Any], recommendation: object) -> Stored:
-    """Take an audit record apart, as far as a replay looks into it.
+    """Take an audit record apart, as far as a replay needs it.
 
     Raises: MalformedRecord, InvalidDecision or one of its branches.
     """
@@ -146,16 +143,16 @@ class Window:
 
 
 def window_of(from_text: str | None, to_text: str | None) -> Window:
-    """Read the two flags. Raises: ValueError that names the flag."""
+    """Read the two flags. Raises: ConfigurationError that names the flag."""
     found: dict[str, int | None] = {}
     for flag, text in (("--from", from_text), ("--to", to_text)):
         try:
             found[flag] = None if text is None else time_ms(text)
         except ValueError as error:
             message = f"{flag}: {error}"
-            raise ValueError(message) from None
+            raise ConfigurationError(message) from None
     window = Window(from_ms=found["--from"], to_ms=found["--to"])
     if window.from_ms is not None and window.to_ms is not None and window.from_ms >= window.to_ms:
         message = "--from is not before --to"
-        raise ValueError(message)
+        raise ConfigurationError(message)
     return window

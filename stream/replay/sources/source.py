@@ -1,4 +1,4 @@
-"""Where a replay reads: each source is frozen at the start of a run, cut into fixed chunks, and read chunk by chunk."""
+"""Sources of a replay: frozen at the start of a run, cut into fixed chunks, read chunk by chunk."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def chunks_of(ranges: Ranges, size: int) -> list[Chunk]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadChunk:
-    """A chunk with all its records, in their order.
+    """A chunk with its records, in order.
 
     `without_record`: of a topic, its offsets that were proven to hold none (compacted, or of transactions); of other
     sources, which count their records when they are frozen, 0.
@@ -83,13 +83,13 @@ class ReadsRecords(Protocol):
     """A source of records."""
 
     def snapshot(self) -> Snapshot:
-        """Freeze what there is now. Raises: ConfigurationError, DependencyError."""
+        """Freeze the present content. Raises: ConfigurationError, DependencyError."""
 
     def check(self, kept: Snapshot) -> None:
-        """Make sure that what was frozen is still there. Raises: ConfigurationError, DependencyError."""
+        """Check that the frozen content is still there. Raises: ConfigurationError, DependencyError."""
 
     def read(self, chunks: Sequence[Chunk]) -> Iterator[ReadChunk]:
-        """Give each chunk, in order. Raises: ConfigurationError, DependencyError, CorruptionError."""
+        """Read each chunk, in order. Raises: ConfigurationError, DependencyError, CorruptionError."""
 
 
 class JsonLines:
@@ -146,7 +146,7 @@ class JsonLines:
         return Raw(where=where, inbound=inbound, content=content, is_line=True)
 
     def _lines(self) -> Iterator[tuple[int, bytes | None, bytes]]:
-        """Give each line with its number from 0, None for one that is too long; and what of it is digested."""
+        """Read each line: its number from 0, the line or None if it is too long, and the bytes to digest."""
         try:
             with self._path.open("rb") as file:
                 number = 0

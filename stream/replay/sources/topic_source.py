@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import OFFSET_END, Consumer, TopicPartition
@@ -141,10 +142,10 @@ class TopicRecords:
             raise KafkaUnavailable(message)
         return marks
 
-    def _consumer(self) -> _Closing:
+    def _consumer(self) -> closing[Consumer]:
         # never "earliest": a consumer that finds its place gone would go on behind it, and say nothing
         its_own = {"enable.partition.eof": True, "auto.offset.reset": "error"}
-        return _Closing(groupless_consumer({**self._properties, **its_own}))
+        return closing(groupless_consumer({**self._properties, **its_own}))
 
     def _ask(self, question: Callable[[], Answer]) -> Answer:
         return asked(question, f"reading topic {self._topic} from the brokers at {self._brokers}")
@@ -152,16 +153,3 @@ class TopicRecords:
 
 def _offsets_in(ranges: Ranges) -> int:
     return sum(max(0, end - first) for first, end in ranges.values())
-
-
-class _Closing:
-    """A consumer that is closed at the end of a block."""
-
-    def __init__(self, consumer: Consumer) -> None:
-        self._consumer = consumer
-
-    def __enter__(self) -> Consumer:
-        return self._consumer
-
-    def __exit__(self, *_why: object) -> None:
-        self._consumer.close()

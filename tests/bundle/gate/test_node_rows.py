@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from stream.bundle.gate import node_rows, probe_nodes
-from stream.bundle.gate.node_rows import NodeRows
-from stream.bundle.gate.probe_nodes import ENDS_OF_ZERO, FRACTION, NodeProbes, evenly
+from stream.bundle.gate.node_rows import ENDS_OF_ZERO, NodeRows
+from stream.bundle.gate.probe_nodes import FRACTION, NodeProbes, evenly
 from stream.bundle.gate.probe_rows import ProbeRows
 from stream.forest.trees import CATEGORY, INSIDE, ZERO_IS_MISSING, Forest, Kind, Library, SavedNode, build_forest
 from stream.forest.walk import leaf_slots

@@ -10,8 +10,7 @@ import pandas as pd  # type: ignore[import-untyped]
 import pytest
 
 from stream.bundle.gate import owner as owners
-from stream.bundle.gate.probe import probe
-from stream.bundle.gate.probe_tables import INTEGERS, in_integers, in_words
+from stream.bundle.gate.probe import INTEGERS, in_integers, in_words, probe
 from stream.errors import ProbeMismatch
 from stream.forest.link import link_of
 from stream.forest.trees import INSIDE

@@ -11,8 +11,8 @@ import pytest
 
 from stream.bundle.manifest_fields import SHADOWS_MAX
 from stream.bundle.open import open_bundle
-from stream.bundle.shadows import train_params
-from stream.bundle.shadows.train_params import ROUNDS_MAX, read_train_params
+from stream.bundle.shadows import training
+from stream.bundle.shadows.training import ROUNDS_MAX, read_train_params
 from stream.errors import ConfigurationError
 from stream.forest.lightgbm.library import lightgbm as lightgbm_library
 from stream.forest.walk import margins_of
@@ -96,7 +96,7 @@ def test_a_train_json_has_a_largest_size_and_must_be_there(tmp_path: Path, monke
     """Given a file of one byte more than the bound, or none, it is refused."""
     path = tmp_path / "train.json"
     path.write_text('{"params": {}, "rounds": 1}')
-    monkeypatch.setattr(train_params, "TRAIN_BYTES_MAX", path.stat().st_size)
+    monkeypatch.setattr(training, "TRAIN_BYTES_MAX", path.stat().st_size)
     assert read_train_params(path).rounds == 1
     path.write_text('{"params": {}, "rounds": 12}')
     with pytest.raises(ConfigurationError, match="has more than"):

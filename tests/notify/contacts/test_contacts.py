@@ -51,11 +51,20 @@ def server() -> Iterator[HttpServer]:
 clients: list[HttpContacts] = []
 
 
-def look_up(server: HttpServer, **more: Any) -> HttpContacts:
-    usual: dict[str, Any] = {"token": "", "timeout_s": 2, "tries": 3, "sleep": lambda _s: None}
-    made = HttpContacts(server.look_up, **(usual | more))
+def client_of(url: str, *, token: str = "", timeout_s: float = 2, tries: int = 3, **more: Any) -> HttpContacts:
+    settings = NotifySettings(
+        notify_contacts=url,
+        notify_contacts_token=token,
+        notify_contacts_timeout_s=timeout_s,
+        notify_contacts_tries=tries,
+    )
+    made = HttpContacts(settings, **({"sleep": lambda _s: None} | more))
     clients.append(made)
     return made
+
+
+def look_up(server: HttpServer, **more: Any) -> HttpContacts:
+    return client_of(server.look_up, **more)
 
 
 def sqlite_file(path: Path, *rows: tuple[str, ...]) -> Path:
@@ -250,8 +259,7 @@ refs = st.text(st.sampled_from("./\\%2eE;?#@:& é\n\x00\ud800ab"), max_size=8) |
 )
 def test_no_pseudonym_leaves_the_look_ups_path(server: HttpServer, shape: str) -> None:
     """Given any pseudonym, when looked up, then the server sees the URL's own path with one quoted segment in it, or is not asked."""
-    made = HttpContacts(server.look_up.partition("/people")[0] + shape, token="t", timeout_s=2, tries=1)  # noqa: S106 - made up
-    clients.append(made)
+    made = client_of(server.look_up.partition("/people")[0] + shape, token="t", tries=1)  # noqa: S106 - made up
     before, after = shape.split("{subject_ref}")
 
     @given(ref=refs)
@@ -298,7 +306,7 @@ def test_the_look_up_tries_again_what_may_heal(server: HttpServer) -> None:
 
 def test_a_look_up_that_is_away_names_no_person() -> None:
     """Given nobody at the URL, when asked, then the error names the host and neither pseudonym nor token."""
-    away = HttpContacts("http://127.0.0.1:9/{subject_ref}", token="tok", timeout_s=1, tries=2, sleep=lambda _s: None)  # noqa: S106 - made up
+    away = client_of("http://127.0.0.1:9/{subject_ref}", token="tok", timeout_s=1, tries=2)  # noqa: S106 - made up
     with pytest.raises(ContactsUnavailable, match=r"127\.0\.0\.1 does not answer: ConnectError") as raised:
         away.find("s-secret")
     assert "s-secret" not in str(raised.value)

@@ -253,8 +253,8 @@ def test_a_locale_is_a_folder(own: Path) -> None:
     templates = loaded(own)
     assert templates.locales == ["de", "en"]
     asked = {"de": "de", "de-AT": "de", "DE_at": "de", "en-US": "en", "fr": "en", "": "en"}
-    assert {name: templates.find(KIND, name).locale for name in asked} == asked
-    assert templates.find(KIND, "de").version != templates.find(KIND, "en").version
+    assert {name: templates.find(name).locale for name in asked} == asked
+    assert templates.find("de").version != templates.find("en").version
 
 
 def test_the_default_locale_must_be_there(own: Path) -> None:
@@ -302,15 +302,13 @@ def test_equal_tiers_are_told_once() -> None:
     """Given two tiers of the same steps, when told, then they are one way."""
     one: Any = next(one for one in recommendations(40) if len(one["tiers"]) == 3)
     same: Any = {**one, "tiers": [one["tiers"][0], {**one["tiers"][0], "tier": "mid"}]}
-    view = view_of(same, creditor=CREDITOR, recipient=PAT, words=loaded("").find(KIND, "en").words, now_ms=NOW_MS)
+    view = view_of(same, CREDITOR, recipient=PAT, words=loaded("").find("en").words, now_ms=NOW_MS)
     assert [option["number"] for option in view["options"]] == [1]
 
 
 def test_a_view_has_the_names_that_templates_may_use() -> None:
     """Given views, real and made up for the trial, then their names are those that the rules let through."""
-    real = view_of(
-        recommendations(1)[0], creditor=CREDITOR, recipient=PAT, words=loaded("").find(KIND, "en").words, now_ms=NOW_MS
-    )
+    real = view_of(recommendations(1)[0], CREDITOR, recipient=PAT, words=loaded("").find("en").words, now_ms=NOW_MS)
     for view in (real, full_view()):
         assert set(view) == VARIABLES
         inner = [view["recipient"], view["lender"], *view["options"], *view["disclosures"]]
@@ -332,7 +330,7 @@ def test_what_others_wrote_is_escaped() -> None:
 def test_a_template_that_fails_on_a_letter_tells_no_value(own: Path) -> None:
     """Given a template that the trial lets through and a letter breaks, when written, then the error has no text of the letter."""
     change(own, "subject", "Our", "{{ 'x' if reasons | length < 5 else lender.name.name }} Our")
-    templates = loaded(own).find(KIND, "en")
+    templates = loaded(own).find("en")
     view = full_view()
     view["reasons"] = ["Secret Name"] * 5
     with pytest.raises(LetterRefused) as raised:

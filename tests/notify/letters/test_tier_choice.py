@@ -122,7 +122,7 @@ def test_where_the_side_is_not_told_all_ways_stay(contributions: tuple[list[str]
 
 
 def view(one: Recommendation) -> Any:
-    return view_of(one, creditor=CREDITOR, recipient=PAT, words=shipped().words, now_ms=NOW_MS)
+    return view_of(one, CREDITOR, recipient=PAT, words=shipped().words, now_ms=NOW_MS)
 
 
 def test_ways_that_read_the_same_are_told_once() -> None:

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from stream.errors import ConfigurationError, DiskUnavailable
-from stream.notify.notices.notice import answer_sha256, notice, notice_id
+from stream.notify.notices.notice import NoticeStatus, answer_sha256, notice, notice_id
 from stream.notify.notices.notice_index import NoticeIndex
-from stream.notify.notices.record import NoticeStatus
 from tests.notify.answers import NOW_MS, different, recommendations
 from tests.service.room import REPOSITORY
 

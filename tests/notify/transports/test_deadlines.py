@@ -13,7 +13,7 @@ from stream.errors import ContactsUnavailable, MailUnavailable
 from stream.notify.contacts.contact import Contact
 from stream.notify.contacts.contact_lookup import HttpContacts
 from stream.notify.deadlines import Deadlines, Watchdog
-from stream.notify.letters.templates import Letter
+from stream.notify.notices.notice import Letter
 from stream.notify.settings import NotifySettings
 from stream.notify.transports.mail import EXCHANGE_ANSWERS, Mail
 from stream.notify.transports.transport import TemporaryRefusal
@@ -41,9 +41,15 @@ def settings(port: int, **changes: Any) -> NotifySettings:
     return NotifySettings(**(usual | changes))
 
 
-def look_up(port: int, deadlines: Deadlines | None = None, **more: Any) -> HttpContacts:
-    usual: dict[str, Any] = {"token": "", "timeout_s": TIMEOUT_S, "tries": 1}
-    return HttpContacts(f"http://127.0.0.1:{port}/p/{{subject_ref}}?key=k3y", deadlines=deadlines, **(usual | more))
+def look_up(
+    port: int, deadlines: Deadlines | None = None, *, timeout_s: float = TIMEOUT_S, tries: int = 1
+) -> HttpContacts:
+    settings = NotifySettings(
+        notify_contacts=f"http://127.0.0.1:{port}/p/{{subject_ref}}?key=k3y",
+        notify_contacts_timeout_s=timeout_s,
+        notify_contacts_tries=tries,
+    )
+    return HttpContacts(settings, deadlines)
 
 
 @pytest.mark.parametrize(("answer", "drop"), [(LONG_HEAD, b" "), (HEAD, b"X-More: y\r\n"), (HEAD, b"x")])

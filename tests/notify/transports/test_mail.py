@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from stream.errors import MailUnavailable
 from stream.notify.contacts.contact import Contact
-from stream.notify.letters.templates import Letter
+from stream.notify.notices.notice import Letter
 from stream.notify.settings import NotifySettings
 from stream.notify.transports.mail import Mail, message_of
 from stream.notify.transports.transport import AddressRefused, TemporaryRefusal

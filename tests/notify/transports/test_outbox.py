@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream.errors import DiskUnavailable
-from stream.notify.letters.templates import Letter
-from stream.notify.notices.notice import KIND, notice_id
+from stream.notify.notices.notice import KIND, Letter, notice_id
 from stream.notify.transports.outbox import Files, Outbox, file_name, write_whole
 from tests.notify.answers import recommendations
 from tests.notify.letter_builder import letter_of, package_of

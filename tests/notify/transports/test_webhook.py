@@ -10,7 +10,7 @@ import pytest
 
 from stream.errors import LetterRefused, WebhookUnavailable
 from stream.notify.contacts.contact import Contact
-from stream.notify.letters.templates import Letter
+from stream.notify.notices.notice import Letter
 from stream.notify.settings import NotifySettings
 from stream.notify.transports.transport import TemporaryRefusal
 from stream.notify.transports.webhook import Webhook, signature
