@@ -10,8 +10,9 @@ import click
 from stream.cli.topic_lines import line_of
 from stream.runtime.connections import framing_of, kafka_properties
 from stream.runtime.kafka.topic_scan import scan_topic
-from stream.runtime.kafka.topics import PARTITIONS, Finding, TopicKeeper, schema_findings, topic_specs
+from stream.runtime.kafka.topics import Finding, TopicKeeper, schema_findings
 from stream.runtime.settings import read_settings
+from stream.runtime.topic_specs import PARTITIONS, topic_specs
 
 DIFFERS = ("missing", "different", "unmendable")
 

@@ -15,9 +15,11 @@ from stream.replay.settings import ReplaySettings
 from stream.runtime.clients import groupless_consumer, kafka_errors
 from stream.runtime.connections import kafka_properties
 from stream.runtime.kafka.inbound import headers_of
-from stream.runtime.kafka.topics import DAY_MS, TopicKeeper, TopicSpec
+from stream.runtime.kafka.topics import TopicKeeper
 from stream.runtime.settings import DEAD_LETTER_MARGIN_BYTES, Settings
+from stream.runtime.topic_specs import DAY_MS, TopicSpec
 from stream.wire.framing import Framing
+from stream.wire.schema_files import RecordName
 
 ANSWER_MAX_S: Final = 10.0
 EDGE_MAX_S: Final = 20.0  # for the first and the last record of one partition to come
@@ -44,14 +46,16 @@ def prepare_topics(
 
 def topic_specs(settings: Settings, replay: ReplaySettings, topics: ReplayTopics) -> list[TopicSpec]:
     """What each of them must be. Its dead letters may be audit records, not only decisions."""
-    largest = {
-        topics.audit: settings.audit_bytes_max,
-        topics.recommendations: settings.recommendation_bytes_max,
-        topics.dlq: max(settings.dead_letter_bytes_max, settings.audit_bytes_max + DEAD_LETTER_MARGIN_BYTES),
-    }
+    dead_letter_max = max(settings.dead_letter_bytes_max, settings.audit_bytes_max + DEAD_LETTER_MARGIN_BYTES)
+    written: tuple[tuple[ReplayTopic, RecordName, int], ...] = (
+        (topics.audit, "AuditRecord", settings.audit_bytes_max),
+        (topics.recommendations, "Recommendation", settings.recommendation_bytes_max),
+        (topics.dlq, "DeadLetter", dead_letter_max),
+    )
     return [
         TopicSpec(
             name=topic.name,
+            record=record,
             partitions=replay.replay_partitions,
             configuration={
                 "cleanup.policy": "delete",
@@ -59,7 +63,7 @@ def topic_specs(settings: Settings, replay: ReplaySettings, topics: ReplayTopics
                 "retention.ms": str(replay.replay_retention_days * DAY_MS),
             },
         )
-        for topic, bytes_max in largest.items()
+        for topic, record, bytes_max in written
     ]
 
 

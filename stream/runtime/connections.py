@@ -12,8 +12,8 @@ from stream.errors import RedisUnavailable, RegistryUnavailable
 from stream.runtime.clients import redis_client
 from stream.runtime.logs import librdkafka_log
 from stream.runtime.settings import Settings
+from stream.runtime.topic_specs import topic_specs
 from stream.wire.framing import SINGLE_OBJECT, Framing
-from stream.wire.schema_files import RecordName
 
 if TYPE_CHECKING:
     from stream.wire.registry.client import RegistryClient
@@ -68,7 +68,7 @@ def framing_of(settings: Settings, *, lookup_wait_s: float | None = None) -> Fra
     return RegistryFraming(
         connect_registry(settings),
         register=settings.schema_registry_register == "auto",
-        records=topic_records(settings),
+        records={spec.name: spec.record for spec in topic_specs(settings)},
         lookup_wait_s=LOOKUP_ANSWERS_MAX * settings.schema_registry_timeout_s
         if lookup_wait_s is None
         else lookup_wait_s,
@@ -86,18 +86,6 @@ def connect_registry(settings: Settings) -> RegistryClient:
         ca_file=settings.schema_registry_ca_file,
         timeout_s=settings.schema_registry_timeout_s,
     )
-
-
-def topic_records(settings: Settings) -> dict[str, RecordName]:
-    """Say which record stands on which topic."""
-    return {
-        settings.topic_decisions: "Decision",
-        settings.topic_models: "ModelPublished",
-        settings.topic_recommendations: "Recommendation",
-        settings.topic_audit: "AuditRecord",
-        settings.topic_dlq: "DeadLetter",
-        settings.topic_notices: "Notice",
-    }
 
 
 def once_answered(doing: Callable[[], Result], settings: Settings) -> Result:

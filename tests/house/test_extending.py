@@ -9,10 +9,10 @@ from typing import get_args
 import pytest
 
 from stream.events import TIERS, TierName
-from stream.runtime.kafka.topics import topic_specs
 from stream.runtime.settings import Settings
+from stream.runtime.topic_specs import topic_specs
 from tests.house.extended_copy import ExtendedCopy
-from tests.house.toy_kinds import BUILD_AND_ANSWER, TIERS_ANSWERED, add_library, add_tier
+from tests.house.toy_kinds import APPEAL_READ, BUILD_AND_ANSWER, TIERS_ANSWERED, add_library, add_tier, add_topic
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = (REPOSITORY / "docs" / "extending.md").read_text(encoding="utf-8")
@@ -61,6 +61,15 @@ def steps_of(kind: str) -> set[str]:
     """The files and rooms that the page names for a kind."""
     section = PAGE.partition(f"## {kind}\n")[2].partition("\n## ")[0]
     return set(re.findall(r"`((?:stream|schemas)/[\w/.]*)`", section))
+
+
+def test_a_toy_topic_is_added_by_the_steps(copy: ExtendedCopy) -> None:
+    """Given the steps for a topic, when one for appeals is added to a copy of the package, then its name is a setting, the table has it, and its record is written and read."""
+    add_topic(copy)
+    assert copy.touched - {"stream/appeals.py"} <= steps_of("A topic")
+    found = copy.run(APPEAL_READ)
+    assert found.pop("topics")[-2:] == ["lender.appeals", "notices"]
+    assert found == {"record": "Appeal", "read": {"decision_id": "d-1", "text": "Look again."}}
 
 
 def test_a_toy_tier_is_added_by_the_steps(copy: ExtendedCopy) -> None:

@@ -242,3 +242,68 @@ def add_tier(copy: ExtendedCopy) -> None:
     )
     for schema in ("audit_record", "recommendation"):
         copy.replace(f"schemas/{schema}.avsc", f'"symbols": {before}', f'"symbols": {after}')
+
+
+APPEALS: Final = '''
+"""Appeals of applicants, on a topic of their own."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from stream.runtime.settings import Settings
+from stream.wire.framing import Framing
+
+
+class Appeal(TypedDict):
+    """What an applicant wrote about a decision."""
+
+    decision_id: str
+    text: str
+
+
+def appeal_record(appeal: Appeal, framing: Framing, settings: Settings) -> bytes:
+    """The record of an appeal."""
+    return framing.encode("Appeal", appeal, topic=settings.topic_appeals)
+'''
+APPEAL_SCHEMA: Final = """{
+  "type": "record", "name": "Appeal", "namespace": "org.coach.stream", "doc": "An appeal.",
+  "fields": [
+    {"name": "decision_id", "type": "string", "doc": "The decision."},
+    {"name": "text", "type": "string", "doc": "The words of the applicant."}
+  ]
+}
+"""
+APPEAL_READ: Final = """
+import json
+
+from stream.appeals import appeal_record
+from stream.runtime.connections import framing_of
+from stream.runtime.settings import read_settings
+from stream.runtime.topic_specs import topic_specs
+
+settings = read_settings({"COACH_TOPIC_APPEALS": "lender.appeals"})
+framing = framing_of(settings)
+record = appeal_record({"decision_id": "d-1", "text": "Look again."}, framing, settings)
+name, read = framing.decode(record, topic=settings.topic_appeals)
+print(json.dumps({"topics": [spec.name for spec in topic_specs(settings)], "record": name, "read": read}))
+"""
+
+
+def add_topic(copy: ExtendedCopy) -> None:
+    """A topic of appeals."""
+    copy.replace(
+        "stream/runtime/settings.py",
+        "    topic_notices: Annotated[",
+        '    topic_appeals: Annotated[str, About("topic of appeals, out", check=topic_name)] = "appeals"\n'
+        "    topic_notices: Annotated[",
+    )
+    copy.replace(
+        "stream/runtime/topic_specs.py",
+        "        plain(s.topic_notices,",
+        '        plain(s.topic_appeals, "Appeal", s.decision_bytes_max, DEFAULT_RETENTION_MS),\n'
+        "        plain(s.topic_notices,",
+    )
+    copy.replace("stream/wire/schema_files.py", '"DeadLetter", "Notice"]', '"DeadLetter", "Notice", "Appeal"]')
+    copy.add("stream/appeals.py", APPEALS)
+    copy.add("schemas/appeal.avsc", APPEAL_SCHEMA)

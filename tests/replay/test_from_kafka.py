@@ -26,8 +26,9 @@ from stream.replay.request import Request
 from stream.replay.run import run_replay
 from stream.replay.settings import ReplaySettings, read_replay_settings
 from stream.replay.sources.records import Window
-from stream.runtime.kafka.topics import TopicKeeper, TopicSpec
+from stream.runtime.kafka.topics import TopicKeeper
 from stream.runtime.settings import read_settings
+from stream.runtime.topic_specs import TopicSpec
 from stream.wire.avro_records import decode, encode
 from tests.replay.past import Lived, past
 from tests.replay.processes import replay, start_replay
@@ -233,7 +234,9 @@ def test_decisions_of_transactions_are_read_as_committed(lived: Lived) -> None:
     """Given a topic that a transactional producer wrote, with an aborted batch and marks at its end, when it is replayed in small chunks, then each committed record comes once and no offset without a record is waited for."""
     topic, old = f"{lived.here.settings.topic_decisions}.tx", lived.lenders[0]
     brokers = {"bootstrap.servers": lived.here.settings.kafka_brokers}
-    TopicKeeper(brokers, timeout_s=10).apply([TopicSpec(name=topic, partitions=1)], replication=1, dry_run=False)
+    TopicKeeper(brokers, timeout_s=10).apply(
+        [TopicSpec(name=topic, record="Decision", partitions=1, configuration={})], replication=1, dry_run=False
+    )
     producer = Producer({**brokers, "transactional.id": topic})
     producer.init_transactions(20)
     for batch, committed in enumerate((True, False, True, False)):
@@ -318,7 +321,9 @@ def test_the_topics_of_a_run_are_made_as_they_must_be(lived: Lived) -> None:
 def produce(lived: Lived, topic: str, values: list[tuple[bytes, list[tuple[str, bytes]]]]) -> None:
     """Write records to partition 0 of a topic that is made for it."""
     brokers = {"bootstrap.servers": lived.here.settings.kafka_brokers}
-    TopicKeeper(brokers, timeout_s=10).apply([TopicSpec(name=topic, partitions=1)], replication=1, dry_run=False)
+    TopicKeeper(brokers, timeout_s=10).apply(
+        [TopicSpec(name=topic, record="Decision", partitions=1, configuration={})], replication=1, dry_run=False
+    )
     producer = Producer(brokers)
     for value, headers in values:
         producer.produce(topic, value=value, headers=list(headers), partition=0)

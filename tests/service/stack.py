@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import pytest
 
 from stream.runtime.connections import kafka_properties
-from stream.runtime.kafka.topics import TopicKeeper, topic_specs
+from stream.runtime.kafka.topics import TopicKeeper
 from stream.runtime.settings import Settings
+from stream.runtime.topic_specs import topic_specs
 from tests.kafka.brokers import Brokers, NoBrokers, free_ports
 from tests.kafka.faulty_kafka import FaultyKafka
 from tests.service.faulty_redis import FaultyRedis
@@ -60,7 +61,7 @@ class Stack:
             configuration: dict[str, Any] = dict(spec.configuration)
             if limit is not None:
                 configuration["max.message.bytes"] = str(limit)
-            changed.append(type(spec)(name=spec.name, partitions=spec.partitions, configuration=configuration))
+            changed.append(replace(spec, configuration=configuration))
         keeper.apply(changed, replication=replication, dry_run=False)
 
 

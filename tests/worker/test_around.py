@@ -23,9 +23,9 @@ from stream.runtime.kafka.dead_letters import (
     dead_letter,
 )
 from stream.runtime.kafka.inbound import Inbound
-from stream.runtime.kafka.topics import AUDIT_RETENTION_MS, DAY_MS, topic_specs
 from stream.runtime.logs import ForeignOnce, JsonLines
 from stream.runtime.settings import DEAD_LETTER_MARGIN_BYTES, Settings
+from stream.runtime.topic_specs import AUDIT_RETENTION_MS, DAY_MS, topic_specs
 from stream.wire.avro_records import decode
 from stream.wire.framing import SINGLE_OBJECT
 from stream.worker.app import OURS, make_app

@@ -1,10 +1,10 @@
-"""What each topic and its schema must be, and the one place that creates or checks them."""
+"""Creates and checks the topics and their schemas: the one place that does."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package leaves its re-exports undeclared
@@ -17,27 +17,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package
 )
 
 from stream.errors import ConfigurationError, KafkaUnavailable
-from stream.runtime.connections import connect_registry, once_answered, topic_records
+from stream.runtime.connections import connect_registry, once_answered
 from stream.runtime.settings import Settings
-from stream.wire.schema_files import RecordName
-
-DAY_MS: Final = 24 * 60 * 60 * 1_000
-# US Regulation B, 12 CFR 1002.12(b): records are kept for 25 months after the notice; 31 days a month, and a week.
-AUDIT_RETENTION_MS: Final = (25 * 31 + 7) * DAY_MS
-DEFAULT_RETENTION_MS: Final = 7 * DAY_MS
-DEAD_LETTER_RETENTION_MS: Final = 90 * DAY_MS
-PARTITIONS: Final = 6
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicSpec:
-    """What a topic must be. `exact_partitions`: no other count will do; else more is as good."""
-
-    name: str
-    partitions: int
-    exact_partitions: bool = False
-    configuration: Mapping[str, str] = field(default_factory=dict)
-
+from stream.runtime.topic_specs import TopicSpec, topic_specs
 
 Verdict: TypeAlias = Literal["ok", "created", "changed", "missing", "different", "unmendable"]
 
@@ -49,35 +31,6 @@ class Finding:
     topic: str
     verdict: Verdict
     detail: str = ""
-
-
-def topic_specs(settings: Settings, *, partitions: int = PARTITIONS) -> list[TopicSpec]:
-    """The six topics as the settings name and bound them."""
-
-    def plain(name: str, bytes_max: int, retention_ms: int) -> TopicSpec:
-        return TopicSpec(
-            name=name,
-            partitions=partitions,
-            configuration={
-                "cleanup.policy": "delete",
-                "max.message.bytes": str(bytes_max),
-                "retention.ms": str(retention_ms),
-            },
-        )
-
-    return [
-        plain(settings.topic_decisions, settings.decision_bytes_max, DEFAULT_RETENTION_MS),
-        TopicSpec(
-            name=settings.topic_models,
-            partitions=1,
-            exact_partitions=True,
-            configuration={"cleanup.policy": "compact", "max.message.bytes": str(settings.decision_bytes_max)},
-        ),
-        plain(settings.topic_recommendations, settings.recommendation_bytes_max, DEFAULT_RETENTION_MS),
-        plain(settings.topic_audit, settings.audit_bytes_max, AUDIT_RETENTION_MS),
-        plain(settings.topic_dlq, settings.dead_letter_bytes_max, DEAD_LETTER_RETENTION_MS),
-        plain(settings.topic_notices, settings.recommendation_bytes_max, AUDIT_RETENTION_MS),
-    ]
 
 
 class TopicKeeper:
@@ -230,16 +183,16 @@ def schema_findings(settings: Settings, *, dry_run: bool, asked: bool) -> list[F
         return []
     apply = settings.schema_registry_register == "auto" and not dry_run
     return [
-        once_answered(lambda: _schema_finding(settings, topic, record, apply=apply), settings)  # noqa: B023 - called at once
-        for topic, record in topic_records(settings).items()
+        once_answered(lambda: _schema_finding(settings, spec, apply=apply), settings)  # noqa: B023 - called at once
+        for spec in topic_specs(settings)
     ]
 
 
-def _schema_finding(settings: Settings, topic: str, record: RecordName, *, apply: bool) -> Finding:
+def _schema_finding(settings: Settings, spec: TopicSpec, *, apply: bool) -> Finding:
     from stream.wire.registry.subjects import LEVEL, ensure_registered, read_subject  # noqa: PLC0415 - takes half a second to import
 
-    registry = connect_registry(settings)
-    found = read_subject(registry, topic, record)
+    registry, record = connect_registry(settings), spec.record
+    found = read_subject(registry, spec.name, record)
     others = found.input and bool(found.versions)  # the producers' own, which we only have to read
     if found.unreadable and found.ours is None:
         return Finding(topic=found.name, verdict="unmendable", detail=f"our {record} cannot read {found.unreadable[0]}")
@@ -247,7 +200,7 @@ def _schema_finding(settings: Settings, topic: str, record: RecordName, *, apply
         if not apply:
             return Finding(topic=found.name, verdict="missing", detail=f"{record} would be registered")
         try:
-            schema_id = ensure_registered(registry, topic, record, register=True)
+            schema_id = ensure_registered(registry, spec.name, record, register=True)
         except ConfigurationError as refused:
             return Finding(topic=found.name, verdict="unmendable", detail=str(refused))
         return Finding(topic=found.name, verdict="created", detail=f"{record} is schema {schema_id}")

@@ -22,8 +22,9 @@ from stream.replay.report.report import is_all_right
 from stream.replay.request import Request
 from stream.replay.run import Finished, run_replay
 from stream.replay.settings import ReplaySettings
-from stream.runtime.kafka.topics import TopicKeeper, TopicSpec
+from stream.runtime.kafka.topics import TopicKeeper
 from stream.runtime.settings import Settings
+from stream.runtime.topic_specs import TopicSpec
 from stream.wire.decisions import decision_of
 from tests.examples import examples
 from tests.replay.past import Lived
@@ -199,7 +200,9 @@ def test_redriven_decisions_are_counted_once(lived: Lived) -> None:
     topic = f"{live.topic_decisions}.redriven"
     numbers = old.declined(20)
     brokers = {"bootstrap.servers": live.kafka_brokers}
-    TopicKeeper(brokers, timeout_s=10).apply([TopicSpec(name=topic, partitions=2)], replication=1, dry_run=False)
+    TopicKeeper(brokers, timeout_s=10).apply(
+        [TopicSpec(name=topic, record="Decision", partitions=2, configuration={})], replication=1, dry_run=False
+    )
     producer = Producer(brokers)
     for place, number in enumerate([*numbers, *numbers[:6]]):
         key, value = record(old.decision(number))

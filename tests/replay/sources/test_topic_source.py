@@ -16,7 +16,8 @@ from stream.replay.sources.source import chunks_of
 from stream.replay.sources.topic_source import TopicRecords
 from stream.runtime.clients import groupless_consumer
 from stream.runtime.connections import kafka_properties
-from stream.runtime.kafka.topics import TopicKeeper, TopicSpec
+from stream.runtime.kafka.topics import TopicKeeper
+from stream.runtime.topic_specs import TopicSpec
 from tests.replay.past import Lived
 
 pytestmark = pytest.mark.service
@@ -72,7 +73,9 @@ def test_what_retention_takes_while_a_run_reads_is_not_passed_over(lived: Lived)
     """Given a topic whose records are deleted while a run reads another partition, when the run comes to them, then it is refused, and does not go on behind them."""
     properties, topic = kafka_properties(lived.here.settings), f"{lived.here.settings.topic_decisions}.short"
     keeper = TopicKeeper(properties, timeout_s=10)
-    keeper.apply([TopicSpec(name=topic, partitions=2)], replication=1, dry_run=False)
+    keeper.apply(
+        [TopicSpec(name=topic, record="Decision", partitions=2, configuration={})], replication=1, dry_run=False
+    )
     producer = Producer({"bootstrap.servers": lived.here.settings.kafka_brokers})
     for number in range(40):
         producer.produce(topic, partition=number % 2, value=b"%d" % number)
