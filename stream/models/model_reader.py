@@ -108,7 +108,12 @@ class ModelReader:
             self._table.forget(bytes(key or b""))
             return True
         try:
-            publication = self._table.learn(self._read(bytes(value)), int(epoch or 0))
+            name, record = self._framing.decode(bytes(value), topic=self._topic)
+            if name != "ModelPublished":
+                reason = f"a record of type {name} is not a publication"
+                raise PoisonError(reason)  # noqa: TRY301 - logged below like any other that is none
+            # `decode` checked it against the schema.
+            publication = self._table.learn(cast("ModelPublished", record), int(epoch or 0))
         except (PoisonError, CorruptionError, ValueError) as refused:
             self.refused += 1
             log.error("models.refused", extra={"epoch": epoch, "error": type(refused).__name__})  # noqa: TRY400 - no traceback
@@ -124,11 +129,3 @@ class ModelReader:
             },
         )
         return True
-
-    def _read(self, value: bytes) -> ModelPublished:
-        """Raises: PoisonError when it is no ModelPublished; RegistryUnavailable."""
-        name, record = self._framing.decode(value, topic=self._topic)
-        if name != "ModelPublished":
-            message = f"a record of type {name} is not a publication"
-            raise PoisonError(message)
-        return cast("ModelPublished", record)  # decode checked it against the schema

@@ -161,11 +161,6 @@ class Pipeline:
         return len(self._order)
 
     @property
-    def waiting_out(self) -> bool:
-        """Whether an outage is being waited out now."""
-        return self._away is not None
-
-    @property
     def waiting_for(self) -> str | None:
         """What is away while an outage is waited out: kafka, redis, registry, disk or other."""
         if self._away is None:
@@ -271,9 +266,8 @@ class Pipeline:
             work.parked_at_s = now_s
             self._counters.add("decisions_parked_total")
             self._tell_of_waiting(waiting)
-        work.again_at_s = (
-            now_s + RECHECK_INTERVAL_S if isinstance(waiting.error, BundleLost | SchemaUnavailable) else None
-        )
+        asks_again = isinstance(waiting.error, BundleLost | SchemaUnavailable)
+        work.again_at_s = now_s + RECHECK_INTERVAL_S if asks_again else None
         self._parked.append(work)
         for oldest in list(self._parked)[: max(0, len(self._parked) - self._settings.parked_max)]:
             oldest.overdue = True

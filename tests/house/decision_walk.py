@@ -81,7 +81,7 @@ async def _answer(walked: Walk, folder: Path, record: Any) -> None:
     settings = Settings()
     answerer = Answerer(
         table=table,
-        models=Models(open_bundle(Path(lender.bundle))),
+        open_model=Models(open_bundle(Path(lender.bundle))).model,
         remember=Memory(),
         framing=SINGLE_OBJECT,
         settings=settings,

@@ -138,9 +138,7 @@ class TopicKeeper:
         """Without a controller each administrative request would wait until it times out."""
         metadata = self._metadata()
         if metadata.controller_id not in metadata.brokers:
-            message = (
-                "the brokers name no controller, so topics can be neither made nor asked about (an embedded Kafka?)"
-            )
+            message = "the brokers name no controller, so topics can neither be made nor read (an embedded Kafka?)"
             raise ConfigurationError(message)
 
     def _create(self, spec: TopicSpec, *, replication: int | None, dry_run: bool) -> Finding:
@@ -236,11 +234,11 @@ def schema_findings(settings: Settings, *, dry_run: bool, asked: bool) -> list[F
 
 
 def _schema_finding(settings: Settings, topic: str, record: RecordName, *, apply: bool) -> Finding:
-    from stream.wire.registry.subjects import LEVEL, ensure_registered, read_subject  # noqa: PLC0415 - takes half a second to import
+    from stream.wire.registry.subjects import LEVEL, WRITTEN_BY_OTHERS, ensure_registered, read_subject  # noqa: PLC0415 - takes half a second to import
 
     registry = connect_registry(settings)
     found = read_subject(registry, topic, record)
-    others = found.input and bool(found.versions)  # the producers' own, which we only have to read
+    others = record in WRITTEN_BY_OTHERS and bool(found.versions)  # the producers' own, which we only have to read
     if found.unreadable and found.ours is None:
         return Finding(topic=found.name, verdict="unmendable", detail=f"our {record} cannot read {found.unreadable[0]}")
     if found.ours is None and not others:

@@ -58,11 +58,6 @@ class Subject:
         return found
 
     @property
-    def input(self) -> bool:
-        """Whether others write the record; then ours only has to read it."""
-        return self.record in WRITTEN_BY_OTHERS
-
-    @property
     def level_is_good(self) -> bool:
         """Whether the registry rejects versions that would break reading; an unknown level passes."""
         return self.level is None or self.level in LEVELS_AS_GOOD
