@@ -78,10 +78,7 @@ class ModelReader:
                 time.sleep(POLL_S)
 
     def _take_until(self, message: Message, given_up: Callable[[], bool]) -> bool:
-        """Learn from one record, however often the schema registry must be asked: decisions may wait for it.
-
-        Raises: RegistryUnavailable once `given_up` says so.
-        """
+        """Learn from one record; ask the schema registry until `given_up` says so. Raises: RegistryUnavailable."""
         while True:
             try:
                 return self._take(message)
@@ -92,10 +89,7 @@ class ModelReader:
                 self._stopping.wait(SCHEMA_AGAIN_S)
 
     def _take(self, message: Message) -> bool:
-        """Learn from one record; what is no publication is logged and passed over, for it answers no decision.
-
-        Raises: RegistryUnavailable.
-        """
+        """Learn from one record; log and pass over what is no publication. Raises: RegistryUnavailable."""
         error = message.error()
         if error is not None and error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name for it
             self._at_end = True

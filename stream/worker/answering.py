@@ -118,7 +118,7 @@ class Answerer:
         self._open_model = open_model
         self._remember = remember
 
-    def outcomes(self, records: Sequence[Inbound], *, budget_s: float) -> list[Outcome]:
+    def outcomes(self, records: Sequence[Inbound], budget_s: float) -> list[Outcome]:
         """Answer a batch, in order, as far as the time goes: at least one, none begun after `budget_s`.
 
         A decision_id's content is remembered only once it can be answered, so that one sent again with its mistake
@@ -136,7 +136,7 @@ class Answerer:
         to_remember = [one for one in found if isinstance(one, Answered | Approved)]
         conflicts = iter(self._remember([(one.decision_id, one.digest) for one in to_remember]) if to_remember else ())
         for one in to_remember:
-            one.timer.shared("remember", time.perf_counter() - began_s)
+            one.timer.stages_s["remember"] = time.perf_counter() - began_s
         return [_conflict(one) if isinstance(one, Answered | Approved) and next(conflicts) else one for one in found]
 
     def _outcome(self, record: Inbound) -> Outcome:

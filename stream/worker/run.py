@@ -133,13 +133,13 @@ class WorkerProcess:
 
         app = make_app(settings, take)
         pipeline = self._pipeline = Pipeline(
-            answerer=Answerer(
+            outcomes_of=Answerer(
                 table=self._table,
                 open_model=shelf.model,
                 remember=partial(remember, self._client, ttl_s=settings.conflict_window_s),
                 framing=self._framing,
                 settings=settings,
-            ),
+            ).outcomes,
             write_out=partial(
                 write_out,
                 KafkaDelivery(self._properties, delivery_timeout_s=settings.delivery_timeout_s),

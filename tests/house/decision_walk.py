@@ -87,7 +87,7 @@ async def _answer(walked: Walk, folder: Path, record: Any) -> None:
         settings=settings,
     )
     pipeline = Pipeline(
-        answerer=answerer,
+        outcomes_of=answerer.outcomes,
         write_out=partial(write_out, delivery, SINGLE_OBJECT, settings),
         order=book.order(),
         settings=settings,

@@ -91,10 +91,7 @@ class TopicKeeper:
         self._protocol = str(properties.get("security.protocol", "PLAINTEXT"))
 
     def apply(self, specs: Iterable[TopicSpec], *, replication: int | None, dry_run: bool) -> list[Finding]:
-        """Bring the topics to what they must be; with `dry_run` only say what differs.
-
-        Raises: KafkaUnavailable; ConfigurationError when the brokers refuse a change.
-        """
+        """Create and mend topics; `dry_run`: only say what differs. Raises: KafkaUnavailable, ConfigurationError."""
         wanted = list(specs)
         present = self.partitions()
         findings = [
