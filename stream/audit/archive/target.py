@@ -133,10 +133,7 @@ class Target:
         return ArchiveDamaged(message)
 
     def names(self, folder: str) -> list[str]:
-        """Name the files and folders in a folder, sorted, without what is before the last `/`; none where it is missing.
-
-        Raises: DiskUnavailable, ArchiveUnavailable.
-        """
+        """Name what is in a folder, sorted; none where it is missing. Raises: DiskUnavailable, ArchiveUnavailable."""
         found = self._listed(folder, detail=False)
         own = self.full(folder).strip("/")
         return sorted(
