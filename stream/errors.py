@@ -8,6 +8,7 @@ from __future__ import annotations
 import traceback
 
 NAME_CHARACTERS_MAX = 80
+FOUND_SOMETHING_WRONG, WRONG_USAGE, DEPENDENCY_UNREACHABLE = 1, 2, 3  # exit codes
 
 
 def shown(text: str, characters_max: int = NAME_CHARACTERS_MAX) -> str:
@@ -246,3 +247,10 @@ class ClaimsDiffer(StreamError):
 
 class MachineMismatch(StreamError):
     """This machine computes something else for a bundle's probes than the builder's did: it answers nothing with it."""
+
+
+def exit_code(error: BaseException | None) -> int:
+    """What the process reports for an error: 2 the user's to mend, 3 a dependency's, 1 everything found wrong."""
+    if isinstance(error, ConfigurationError):
+        return WRONG_USAGE
+    return DEPENDENCY_UNREACHABLE if isinstance(error, DependencyError) else FOUND_SOMETHING_WRONG

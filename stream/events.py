@@ -210,10 +210,7 @@ class AuditTier(TypedDict):
     ledgers: Ledgers
 
 
-class AuditedReason(TypedDict):
-    code: str
-    text: str
-    feature: str
+class AuditedReason(Reason):
     contribution: str
 
 

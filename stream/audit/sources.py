@@ -62,19 +62,15 @@ def _lines(file: IO[bytes]) -> Iterator[tuple[int, bytes | None]]:
         yield number, None
 
 
-_NOT_STRICT: Final[dict[type[ValueError], str]] = {
-    DuplicateKeyError: "has an object with the same key twice",
-    NonFiniteNumberError: "holds NaN or Infinity, which JSON does not have",
-}
-
-
 def _from_line(where: str, line: bytes) -> Found:
     try:
         value = STRICT_JSON.decode(line.decode())
         record = value.get("audit", value)
         body = record["body"]
     except (DuplicateKeyError, NonFiniteNumberError) as error:
-        return Found(where=where, record=_NOT_STRICT[type(error)])
+        twice = isinstance(error, DuplicateKeyError)
+        why = "has an object with the same key twice" if twice else "holds NaN or Infinity, which JSON does not have"
+        return Found(where=where, record=why)
     except (ValueError, AttributeError, TypeError, KeyError, RecursionError):
         return Found(where=where, record="is neither an audit record nor an answer in JSON")
     if not isinstance(body, dict):

@@ -76,11 +76,14 @@ class StrayFiles:
 
     def _fault(self, path: str) -> str | None:
         """What is wrong with a file that nothing named; None where something does now, or it is gone."""
-        of, a_tail = self._range_of(path), path.startswith(f"{RANGES}/") and path.endswith(TAIL)
+        found, identity = FILE_NAME.fullmatch(path), self._identity
+        of = found and range_of(identity.topic, int(found[1]), int(found[2]), identity.range_offsets)
+        a_tail = path.startswith(f"{RANGES}/") and path.endswith(TAIL)
         folder, _, name = path.rpartition("/")
         while True:
             marker, damaged = self._marker(of)
-            if name not in self._target.names(folder) or self._names(marker, path):
+            named = marker is not None and path in [one.path for one in marker.all_files]
+            if named or name not in self._target.names(folder):
                 return None
             begun = of is not None and not damaged and (marker is None or not marker.whole)
             if not self._tries or not (a_tail or begun):
@@ -93,22 +96,12 @@ class StrayFiles:
             return "is no range file of this archive, or one that a killed sink left beside the whole range's, which the next removes"
         return "is none of the archive's files; move it to another place"
 
-    def _range_of(self, path: str) -> Range | None:
-        found = FILE_NAME.fullmatch(path)
-        if found is None:
-            return None
-        return range_of(self._identity.topic, int(found[1]), int(found[2]), self._identity.range_offsets)
-
     def _marker(self, of: Range | None) -> tuple[Marker | None, bool]:
         """The range file of a file's name, and whether it is damaged."""
         try:
             return (None if of is None else marker_of(self._target, of)), False
         except ArchiveDamaged:
             return None, True
-
-    @staticmethod
-    def _names(marker: Marker | None, path: str) -> bool:
-        return marker is not None and path in [one.path for one in marker.all_files]
 
     @staticmethod
     def _mending(of: Range | None, marker: Marker | None) -> str:

@@ -9,11 +9,8 @@ from typing import Any, Final
 
 import click
 
-from stream.errors import ConfigurationError, DependencyError, StreamError
+from stream.errors import StreamError, exit_code
 
-FOUND_SOMETHING_WRONG: Final = 1
-WRONG_USAGE: Final = 2
-DEPENDENCY_UNREACHABLE: Final = 3
 INTERRUPTED: Final = 130  # 128 + SIGINT, what a shell reports
 
 
@@ -37,15 +34,6 @@ SUBCOMMANDS: Final = {  # in the order in which one meets them
     "replay": Subcommand("stream.cli.replay", "Answer historic decisions again, and report what differs."),
     "topics": Subcommand("stream.cli.topics", "Create or check the topics, or print what is on one."),
 }
-
-
-def exit_code(error: StreamError) -> int:
-    """What the process reports for an error: 2 the user's to mend, 3 a dependency's, 1 everything found wrong."""
-    if isinstance(error, ConfigurationError):
-        return WRONG_USAGE
-    if isinstance(error, DependencyError):
-        return DEPENDENCY_UNREACHABLE
-    return FOUND_SOMETHING_WRONG
 
 
 def one_line(error: StreamError) -> str:

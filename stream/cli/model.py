@@ -13,8 +13,8 @@ import click
 from stream.bundle.uris import without_secrets
 from stream.errors import ConfigurationError, shown
 from stream.events import ModelPublished
-from stream.models.listing import Listed, Listing, list_models
 from stream.models.publishing import Request, publish
+from stream.models.serving import Listed, Listing, list_models
 from stream.runtime.settings import read_settings
 from stream.times import time_ms
 

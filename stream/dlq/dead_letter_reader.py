@@ -63,10 +63,7 @@ class LetterFilter:
 
 
 def dead_letters(configuration: Mapping[str, Any], topic: str, framing: Framing) -> Iterator[StoredLetter]:
-    """Read all that the dead letters' topic holds now.
-
-    Raises: KafkaUnavailable, ConfigurationError, as `scan_topic`.
-    """
+    """Read all dead letters that the topic holds now. Raises: as `scan_topic`."""
     for message in scan_topic(configuration, topic):
         try:
             name, record = framing.decode(message.value() or b"", topic=topic)

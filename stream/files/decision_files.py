@@ -2,7 +2,9 @@
 
 A row is either a whole Decision (it has `features`), or flat: the features by name, beside them whatever of a
 decision's own fields the file has as columns; a column that is a feature's is that feature, whatever its name. A flat
-row without an outcome is declined or approved by the model. Its `policy_overrides` are an object, in a table a cell with the JSON of one.
+row without an outcome is declined or approved by the model. Its `policy_overrides` are an object, in a table a cell with
+the JSON of one. Unused columns are skipped and reported; a misspelt `policy_overrides` is refused: without it the person
+would be advised to change what the override says cannot change.
 """
 
 from __future__ import annotations
@@ -10,9 +12,10 @@ from __future__ import annotations
 import lzma
 import math
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -24,14 +27,21 @@ import pyarrow.parquet
 from fastavro.schema import SchemaParseException, UnknownType
 
 from stream.bundle.table_faults import without_cells
-from stream.errors import ConfigurationError, InvalidDecision, MalformedRecord, PoisonError, WrongFeatureType
+from stream.errors import ConfigurationError, InvalidDecision, MalformedRecord, PoisonError, WrongFeatureType, shown
 from stream.events import Decision
-from stream.files.flat_columns import OVERRIDES, OWN_COLUMNS, misspelt, overrides_of, unused
 from stream.wire.avro_records import LIBRARY_FAULTS
 from stream.wire.decisions import decision_of, json_object
 
 BATCH_ROWS: Final = 8_192
 LINE_BYTES_MAX: Final = 1 << 20
+OVERRIDES: Final = "policy_overrides"
+OWN_COLUMNS: Final = (
+    "decision_id", "event_time", "subject_ref", "outcome", "decline_basis", "margin", "probability", "threshold",
+    "threshold_scale", "product", "jurisdiction", OVERRIDES,
+)  # fmt: skip
+_MEANT: Final = ("policyoverrides", "overrides")
+_CLOSE: Final = 0.85  # share of common letters: `overide` is close, a lender's own `manual_override` is not
+_CLOSE_CHARACTERS_MAX: Final = 64  # the comparison is quadratic, and a name may have a million characters
 _TABLES: Final = (".csv", ".csv.gz", ".parquet", ".pq")  # what an object is in: a cell with its JSON
 _NUMBERS: Final = ("margin", "probability", "threshold")
 _MISSING_WORDS: Final = ("", "NA", "NaN", "nan", "null", "NULL", "N/A")
@@ -218,7 +228,7 @@ def _check_columns(names: list[str], path: Path, flat: FlatRows) -> None:
     if flat_rows and (absent := [f for f in flat.features if f not in names]):
         message = f"{path} has no column for these features of the model: {', '.join(absent[:5])}"
         raise ConfigurationError(message)
-    if flat_rows and (correction := misspelt(unused(names, _foreign(flat)))):
+    if flat_rows and (correction := misspelt(_unused(names, flat))):
         message = f"{path}: {correction}"
         raise ConfigurationError(message)
 
@@ -236,12 +246,12 @@ def _row(number: int, fields: Mapping[str, Any], flat: FlatRows, *, in_cells: bo
             "outcome": own["outcome"] if decided else "declined",
             "features": {f: _missing_as_none(fields[f]) for f in flat.features if f in fields},
         }
-        not_used = unused(fields, _foreign(flat))
+        not_used = _unused(fields, flat)
     try:
         if correction := misspelt(not_used):
             raise InvalidDecision(correction)
         if in_cells and not _is_whole(fields, flat) and isinstance(cell := own.get(OVERRIDES), str):
-            whole[OVERRIDES] = overrides_of(cell)
+            whole[OVERRIDES] = _overrides_of(cell)
         return Row(name=name, decision=decision_of(whole, timed=False), decided=decided, not_used=not_used)
     except PoisonError as error:
         return Row(name=name, decision=error, decided=decided, not_used=not_used)
@@ -286,3 +296,37 @@ def _as_json(value: Any) -> Any:  # noqa: ANN401  (a cell of any type; decision_
 
 def _missing_as_none(value: Any) -> Any:  # noqa: ANN401  (a cell of any type; decision_of checks it)
     return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _unused(names: Iterable[str], flat: FlatRows) -> tuple[str, ...]:
+    foreign = _foreign(flat)
+    return tuple(name for name in names if name not in foreign and name not in OWN_COLUMNS)
+
+
+def misspelt(names: Iterable[str]) -> str | None:
+    """Correct the first of `names` that looks like `policy_overrides`; None if none does."""
+    for name in names:
+        if _is_close(name):
+            return (
+                f"column {shown(name)} looks like {OVERRIDES}, and that is the name to use; a misspelt one would "
+                "change the answer unnoticed, so rename it if it is something else"
+            )
+    return None
+
+
+def _overrides_of(cell: str) -> Mapping[str, Any] | None:
+    """Read the JSON object in a cell; None for a blank cell. Raises: MalformedRecord, which does not repeat it."""
+    if not cell.strip():
+        return None
+    try:
+        return json_object(cell.encode())
+    except MalformedRecord:
+        message = f'column {OVERRIDES} is no JSON object such as {{"income": "immutable"}}, or has a key twice'
+        raise MalformedRecord(message) from None  # the cause is about a whole decision
+
+
+def _is_close(name: str) -> bool:
+    if len(name) > _CLOSE_CHARACTERS_MAX:
+        return False
+    letters = "".join(c for c in name.casefold() if c.isalnum())
+    return any(SequenceMatcher(None, letters, meant, autojunk=False).ratio() >= _CLOSE for meant in _MEANT)

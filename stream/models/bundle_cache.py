@@ -161,9 +161,7 @@ def _put(client: redis.Redis, key: str, piece: bytes) -> None:
         client.set(key, piece)
         back = client.get(key)
     if back is None:
-        message = (
-            f"Redis dropped {key} at once: it evicts (maxmemory too small?), or somebody forgets this bundle just now"
-        )
+        message = f"Redis dropped {key} at once: it evicts (maxmemory too small?), or somebody deletes this bundle"
         raise RedisUnavailable(message)
     if back != piece:
         message = f"Redis gave back other bytes than it was given for {key}"

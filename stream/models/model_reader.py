@@ -78,10 +78,7 @@ class ModelReader:
                 time.sleep(POLL_S)
 
     def _take_until(self, message: Message, given_up: Callable[[], bool]) -> bool:
-        """Learn from one record, however often the schema registry must be asked: decisions may wait for it.
-
-        Raises: RegistryUnavailable once `given_up` says so.
-        """
+        """Learn from one record; ask the schema registry until `given_up` says so. Raises: RegistryUnavailable."""
         while True:
             try:
                 return self._take(message)
@@ -92,10 +89,7 @@ class ModelReader:
                 self._stopping.wait(SCHEMA_AGAIN_S)
 
     def _take(self, message: Message) -> bool:
-        """Learn from one record; what is no publication is logged and passed over, for it answers no decision.
-
-        Raises: RegistryUnavailable.
-        """
+        """Learn from one record; log and pass over what is no publication. Raises: RegistryUnavailable."""
         error = message.error()
         if error is not None and error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name for it
             self._at_end = True
@@ -108,7 +102,12 @@ class ModelReader:
             self._table.forget(bytes(key or b""))
             return True
         try:
-            publication = self._table.learn(self._read(bytes(value)), int(epoch or 0))
+            name, record = self._framing.decode(bytes(value), topic=self._topic)
+            if name != "ModelPublished":
+                reason = f"a record of type {name} is not a publication"
+                raise PoisonError(reason)  # noqa: TRY301 - logged below like any other that is none
+            # `decode` checked it against the schema.
+            publication = self._table.learn(cast("ModelPublished", record), int(epoch or 0))
         except (PoisonError, CorruptionError, ValueError) as refused:
             self.refused += 1
             log.error("models.refused", extra={"epoch": epoch, "error": type(refused).__name__})  # noqa: TRY400 - no traceback
@@ -124,11 +123,3 @@ class ModelReader:
             },
         )
         return True
-
-    def _read(self, value: bytes) -> ModelPublished:
-        """Raises: PoisonError when it is no ModelPublished; RegistryUnavailable."""
-        name, record = self._framing.decode(value, topic=self._topic)
-        if name != "ModelPublished":
-            message = f"a record of type {name} is not a publication"
-            raise PoisonError(message)
-        return cast("ModelPublished", record)  # decode checked it against the schema

@@ -68,10 +68,7 @@ class ModelTable:
             self._index()
 
     def resolve(self, model_id: str, model_version: str, event_time_ms: int) -> PublicationAtEpoch:
-        """Find the publication that answers a decision of this time.
-
-        Raises: ModelNotPublished, saying whether the version or only an effective revision is missing.
-        """
+        """Find what answers a decision of this time. Raises: ModelNotPublished, which says what is missing."""
         with self._lock:
             candidates = self._by_version.get((model_id, model_version))
         if not candidates:

@@ -181,7 +181,12 @@ class OpenBundles:
                     raise redis_away from away
                 message = f"bundle {digest[:12]} of {published['model_id']} {published['model_version']} is not in Redis, and {away}"
                 raise BundleUnavailable(message) from away
-            self._refill(fetched)
+            try:
+                publish_bundle(self._client, fetched, chunk_bytes=self._chunk_bytes)
+                self.cache_rebuilds["done"] += 1
+            except RedisUnavailable as away:
+                self.cache_rebuilds["failed"] += 1
+                log.warning("bundle.redis_not_refilled", extra={"why": str(away)})
             try:
                 fetched.rename(folder)
             except OSError:
@@ -189,14 +194,6 @@ class OpenBundles:
                     raise
                 # another worker of this host was quicker, with the same bytes
         return "uri"
-
-    def _refill(self, folder: Path) -> None:
-        try:
-            publish_bundle(self._client, folder, chunk_bytes=self._chunk_bytes)
-            self.cache_rebuilds["done"] += 1
-        except RedisUnavailable as away:
-            self.cache_rebuilds["failed"] += 1
-            log.warning("bundle.redis_not_refilled", extra={"why": str(away)})
 
 
 def _name(published: ModelPublished) -> tuple[str, str, int]:

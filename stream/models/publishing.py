@@ -60,7 +60,6 @@ def publish(
     """Publish a bundle; return its publication with the epoch.
 
     `progress` hears of bytes done and in all; `tell`, why the publication is effective from when it is.
-
     Raises: BundleUnavailable or CorruptionError when there is no whole bundle at the URI; MachineMismatch when this
     machine computes something else with it than the builder's did; ConfigurationError when its
     revision is published with other content, the URI has a secret in it or names no folder, or there is no topic for

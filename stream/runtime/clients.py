@@ -80,17 +80,22 @@ def groupless_consumer(configuration: Mapping[str, Any]) -> Consumer:
     `configuration`: librdkafka's own properties: bootstrap.servers and those of security. Raises: ConfigurationError
     for a property that librdkafka refuses.
     """
+    return kafka_consumer(
+        {
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            **configuration,
+            "group.id": GROUPLESS,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+        }
+    )
+
+
+def kafka_consumer(configuration: dict[str, Any]) -> Consumer:
+    """Make a consumer. Raises: ConfigurationError for a property that librdkafka refuses."""
     try:
-        return Consumer(
-            {
-                "auto.offset.reset": "earliest",
-                "enable.partition.eof": True,
-                **configuration,
-                "group.id": GROUPLESS,
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-            }
-        )
+        return Consumer(configuration)
     except (KafkaException, ValueError, TypeError) as error:
         message = f"librdkafka refuses the Kafka settings: {error}"
         raise ConfigurationError(message) from error

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from stream.runtime.settings_reader import PREFIX, About, described, read_settings_class, refuse
 from stream.runtime.start_at import StartAt
@@ -43,13 +43,18 @@ def _brokers(text: str) -> None:
         raise ValueError(message)
 
 
-def _redis_url(text: str) -> None:
+def _url_parts(text: str, like: str) -> SplitResult:
     try:
         parts = urlsplit(text)
         _ = parts.port, parts.hostname  # parsed only now
     except ValueError:
-        message = "is no URL (brackets or port?); must be like redis://host:port/number, rediss:// or unix://"
+        message = f"is no URL (brackets or port?); must be like {like}"
         raise ValueError(message) from None
+    return parts
+
+
+def _redis_url(text: str) -> None:
+    parts = _url_parts(text, "redis://host:port/number, rediss:// or unix://")
     if parts.scheme not in ("redis", "rediss", "unix"):
         message = "must begin with redis://, rediss:// or unix://"
         raise ValueError(message)
@@ -57,12 +62,7 @@ def _redis_url(text: str) -> None:
 
 def _registry_url(text: str) -> None:
     for one in text.split(","):
-        try:
-            parts = urlsplit(one.strip())
-            _ = parts.port
-        except ValueError:
-            message = "is no URL (brackets or port?); must be like http://host:port or https://host/path"
-            raise ValueError(message) from None
+        parts = _url_parts(one.strip(), "http://host:port or https://host/path")
         if parts.scheme not in ("http", "https") or not parts.hostname:
             message = "must be like http://host:port or https://host/path, with commas between several"
             raise ValueError(message)

@@ -28,10 +28,6 @@ OF_KUBERNETES: Final = re.compile(r".*(_SERVICE_(HOST|PORT)|_PORT_\d+_(TCP|UDP|S
 MISSPELT_FROM: Final = 0.85  # share of letters in common, from which on a name is taken for a slip
 
 
-def _anything(_text: str) -> None:
-    """Accept any value."""
-
-
 @dataclass(frozen=True, slots=True)
 class About:
     """What a setting means, and what it may be: numbers from `low` to `high`; a text must pass `check`.
@@ -44,7 +40,7 @@ class About:
     high: float = 0
     secret: bool = False
     address: bool = False
-    check: Callable[[str], object] = _anything
+    check: Callable[[str], None] | None = None
 
 
 class Described(Protocol):
@@ -139,7 +135,8 @@ def _read(kind: Any, about: About, text: str) -> object:  # noqa: ANN401 - a typ
         return Path(text)
     if StartAt in get_args(kind):
         return read_start_at(text)
-    about.check(text)
+    if about.check is not None:
+        about.check(text)
     return text
 
 

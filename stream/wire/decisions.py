@@ -54,10 +54,7 @@ def read_decision(
 
 
 def json_object(value: bytes) -> dict[str, Any]:
-    """Parse one JSON object strictly. orjson would keep the last of two equal keys, and round integers past 64 bits.
-
-    Raises: MalformedRecord.
-    """
+    """Parse a JSON object; orjson would keep one of two equal keys, and round integers. Raises: MalformedRecord."""
     if not value.lstrip(_BLANK).startswith(b"{"):
         message = f"the {len(value)} bytes are neither an Avro record (C3 01) nor a JSON object"
         raise MalformedRecord(message)

@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from stream.canonical import sha256
 from stream.errors import (
@@ -95,17 +95,6 @@ class Refused:
 Outcome: TypeAlias = Answered | Approved | Waiting | Refused
 
 
-class OpensModels(Protocol):
-    """Whoever gives the model of a publication."""
-
-    def model(self, published: ModelPublished) -> PublishedModel:
-        """Raises: ModelNotPublished, DependencyError, CorruptionError."""
-
-
-# Remembers (decision_id, digest) pairs; True where the id was seen with another digest. Raises RedisUnavailable.
-Remember: TypeAlias = Callable[[Sequence[tuple[str, bytes]]], list[bool]]
-
-
 class Answerer:
     """Turns records into outcomes. One thread at a time."""
 
@@ -113,19 +102,23 @@ class Answerer:
         self,
         *,
         table: ModelTable,
-        models: OpensModels,
-        remember: Remember,
+        open_model: Callable[[ModelPublished], PublishedModel],
+        remember: Callable[[Sequence[tuple[str, bytes]]], list[bool]],
         framing: Framing,
         settings: Settings,
     ) -> None:
-        """`settings`: the output topics, and the largest records that they and the input take."""
+        """`open_model` gives a publication's model. Raises: ModelNotPublished, DependencyError, CorruptionError.
+
+        `remember` takes (decision_id, digest) pairs: True where an id came with another digest. Raises: RedisUnavailable.
+        `settings`: the output topics, and the largest records that they and the input take.
+        """
         self._framing = framing
         self._settings = settings
         self._table = table
-        self._models = models
+        self._open_model = open_model
         self._remember = remember
 
-    def outcomes(self, records: Sequence[Inbound], *, budget_s: float) -> list[Outcome]:
+    def outcomes(self, records: Sequence[Inbound], budget_s: float) -> list[Outcome]:
         """Answer a batch, in order, as far as the time goes: at least one, none begun after `budget_s`.
 
         A decision_id's content is remembered only once it can be answered, so that one sent again with its mistake
@@ -143,7 +136,7 @@ class Answerer:
         to_remember = [one for one in found if isinstance(one, Answered | Approved)]
         conflicts = iter(self._remember([(one.decision_id, one.digest) for one in to_remember]) if to_remember else ())
         for one in to_remember:
-            one.timer.shared("remember", time.perf_counter() - began_s)
+            one.timer.stages_s["remember"] = time.perf_counter() - began_s
         return [_conflict(one) if isinstance(one, Answered | Approved) and next(conflicts) else one for one in found]
 
     def _outcome(self, record: Inbound) -> Outcome:
@@ -193,7 +186,7 @@ class Answerer:
             message = "read_decision let a decision without event_time through"
             raise CorruptionError(message)
         published = self._table.resolve(decision.model_id, decision.model_version, decision.event_time_ms).published
-        model = self._models.model(published)
+        model = self._open_model(published)
         timer.record_stage("resolve")
         found = answer(decision, model)
         timer.record_stage("answer")
@@ -239,9 +232,7 @@ class Answerer:
 def _check_size(what: str, setting: str, size_bytes: int, limit_bytes: int) -> None:
     needed = size_bytes + RECORD_OVERHEAD_BYTES
     if needed > limit_bytes:
-        message = (
-            f"the {what} needs {needed} bytes and its topic takes {limit_bytes}; raise {setting} and the topic's limit"
-        )
+        message = f"the {what} needs {needed} bytes and its topic takes {limit_bytes}; raise {setting} and that limit"
         raise RecordTooLarge(message)
 
 

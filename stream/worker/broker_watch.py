@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -57,12 +58,12 @@ class BrokerWatch:
 
     def _tell_away(self, why: KafkaUnavailable) -> None:
         now_s = time.monotonic()
-        first = self._away_since_s is None
-        if first or now_s - self._told_at_s >= TELL_EVERY_S:
-            waited_s = 0.0 if self._away_since_s is None else now_s - self._away_since_s
-            log.warning("outage.waiting", extra={"why": str(why), "waited_s": round(waited_s, 3)})
+        if self._away_since_s is None:
+            self._away_since_s, self._told_at_s = now_s, -math.inf
+        if now_s - self._told_at_s >= TELL_EVERY_S:
+            waited_s = round(now_s - self._away_since_s, 3)
+            log.warning("outage.waiting", extra={"why": str(why), "waited_s": waited_s})
             self._told_at_s = now_s
-        self._away_since_s = now_s if self._away_since_s is None else self._away_since_s
 
     def _tell_back(self) -> None:
         if self._away_since_s is not None:

@@ -60,17 +60,14 @@ class DecisionLog:
                 decisions[outcome.outcome, DEAD_LETTER] += 1
                 self.counters.add("dead_letters_total", stage=outcome.error.stage, reason=outcome.error.reason)
                 _log_refused(record, outcome)
-        self._hand_over(decisions, models)
+        for (outcome_word, status), count in decisions.items():
+            self.counters.add("decisions_total", count, outcome=outcome_word, status=status)
+        for model, count in models.items():
+            names = dict(zip(("model_id", "model_version", "revision"), model, strict=True))
+            self.counters.add("model_decisions_total", count, **names)
         self.counters.observe_all("decision_duration_seconds", whole)
         for stage, elapsed in stages.items():
             self.counters.observe_all("decision_stage_duration_seconds", elapsed, stage=stage)
-
-    def _hand_over(self, decisions: Counter[tuple[str, str]], models: Counter[tuple[str, str, str]]) -> None:
-        for (outcome, status), count in decisions.items():
-            self.counters.add("decisions_total", count, outcome=outcome, status=status)
-        for (model_id, version, revision), count in models.items():
-            names = {"model_id": model_id, "model_version": version, "revision": revision}
-            self.counters.add("model_decisions_total", count, **names)
 
 
 def now_ms() -> int:

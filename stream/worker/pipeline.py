@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from stream.errors import (
     BundleLost,
@@ -49,16 +49,6 @@ STALLED_AFTER_S: Final = 300.0  # past its own bound: opening a bundle from an o
 STAGES_OF_DELIVERY: Final = 4  # audit records, recommendations, dead letters, and those again without their value
 
 
-class AnswersBatches(Protocol):
-    """Whoever turns records into outcomes."""
-
-    def outcomes(self, records: Sequence[Inbound], *, budget_s: float) -> list[Outcome]:
-        """Give the outcomes of the first records, in order: one at least, and as many as `budget_s` allows.
-
-        Raises: DependencyError, CorruptionError.
-        """
-
-
 @dataclass(slots=True, eq=False)
 class Work:
     """One decision on its way; `overdue` when it must not wait for its model any longer."""
@@ -86,7 +76,7 @@ class Pipeline:
     def __init__(
         self,
         *,
-        answerer: AnswersBatches,
+        outcomes_of: Callable[[Sequence[Inbound], float], list[Outcome]],
         write_out: Callable[[Sequence[Tried], Sequence[Outcome], Retry], list[Outcome]],
         order: CommitOrder,
         settings: Settings,
@@ -95,11 +85,11 @@ class Pipeline:
         suspended: Callable[[], bool],
         models_changes: Callable[[], int],
     ) -> None:
-        """Compose. `write_out` is that of outputs.py, given all but its last three arguments.
+        """Compose. `outcomes_of` is that of answering.py, `write_out` that of outputs.py but for its last three arguments.
 
         `generation` is the consumer group's present one; `suspended` is true while a stop or rebalance goes on.
         """
-        self._answerer = answerer
+        self._outcomes_of = outcomes_of
         self._write_out = write_out
         self._order = order
         self._settings = settings
@@ -159,11 +149,6 @@ class Pipeline:
     def uncommitted(self) -> int:
         """How many decisions are read and not acked."""
         return len(self._order)
-
-    @property
-    def waiting_out(self) -> bool:
-        """Whether an outage is being waited out now."""
-        return self._away is not None
 
     @property
     def waiting_for(self) -> str | None:
@@ -239,7 +224,7 @@ class Pipeline:
         while True:
             self._vitals.expect(BATCH, self._settings.batch_s_max + STALLED_AFTER_S)
             try:
-                outcomes = self._answerer.outcomes(records, budget_s=self._settings.batch_s_max)
+                outcomes = self._outcomes_of(records, self._settings.batch_s_max)
                 break
             except DependencyError as away:
                 retry.pause(away)
@@ -252,9 +237,6 @@ class Pipeline:
             _given_up(work, outcome) if isinstance(outcome, Waiting) and work.overdue else outcome
             for work, outcome in zip(batch.work, outcomes, strict=True)
         ]
-        self._deliver(batch, retry)
-
-    def _deliver(self, batch: _Batch, retry: Retry) -> None:
         tried = [(work.record, work.tries) for work in batch.work]
         self._vitals.expect(BATCH, STAGES_OF_DELIVERY * self._settings.delivery_timeout_s + STALLED_AFTER_S)
         began_s = time.perf_counter()
@@ -262,7 +244,7 @@ class Pipeline:
         batch.acknowledged_ms = now_ms()
         for outcome in batch.outcomes:
             if isinstance(outcome, Answered | Refused):
-                outcome.timer.shared("deliver", time.perf_counter() - began_s)
+                outcome.timer.stages_s["deliver"] = time.perf_counter() - began_s
 
     def _park(self, work: Work, waiting: Waiting) -> None:
         """Let a decision wait for its model; when too many wait, the oldest waited long enough."""
@@ -271,9 +253,8 @@ class Pipeline:
             work.parked_at_s = now_s
             self._counters.add("decisions_parked_total")
             self._tell_of_waiting(waiting)
-        work.again_at_s = (
-            now_s + RECHECK_INTERVAL_S if isinstance(waiting.error, BundleLost | SchemaUnavailable) else None
-        )
+        asks_again = isinstance(waiting.error, BundleLost | SchemaUnavailable)
+        work.again_at_s = now_s + RECHECK_INTERVAL_S if asks_again else None
         self._parked.append(work)
         for oldest in list(self._parked)[: max(0, len(self._parked) - self._settings.parked_max)]:
             oldest.overdue = True

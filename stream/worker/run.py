@@ -14,7 +14,7 @@ import faust
 from aiokafka.errors import KafkaError
 from faust.worker import Worker
 
-from stream.errors import ConfigurationError, DependencyError, KafkaUnavailable, ModelNotPublished
+from stream.errors import DEPENDENCY_UNREACHABLE, DependencyError, KafkaUnavailable, ModelNotPublished, exit_code
 from stream.models.model_reader import ModelReader
 from stream.models.model_table import ModelTable
 from stream.models.open_bundles import OpenBundles, check_folder
@@ -47,8 +47,6 @@ LOOP_STALLED_AFTER_S: Final = 60.0
 WATCH_TIMEOUT_S: Final = 3.0  # for a broker to give a sign of life
 LOOKUP_WAIT_S: Final = 0.2  # for the registry to tell of a schema; a decision that needs longer waits aside
 STOP_GRACE_S: Final = 20.0  # past drain_s: what a stop may take before the process ends without further ado
-DEPENDENCY_UNREACHABLE: Final = 3
-FOUND_SOMETHING_WRONG: Final = 1
 
 
 def run_worker(settings: Settings) -> None:
@@ -135,13 +133,13 @@ class WorkerProcess:
 
         app = make_app(settings, take)
         pipeline = self._pipeline = Pipeline(
-            answerer=Answerer(
+            outcomes_of=Answerer(
                 table=self._table,
-                models=shelf,
+                open_model=shelf.model,
                 remember=partial(remember, self._client, ttl_s=settings.conflict_window_s),
                 framing=self._framing,
                 settings=settings,
-            ),
+            ).outcomes,
             write_out=partial(
                 write_out,
                 KafkaDelivery(self._properties, delivery_timeout_s=settings.delivery_timeout_s),
@@ -209,22 +207,19 @@ class WorkerProcess:
         except (KafkaError, OSError) as error:
             self._failure = self._failure or KafkaUnavailable(f"Kafka failed: {type(error).__name__}: {error}")
         finally:
-            self._shut_down(worker)
-
-    def _shut_down(self, worker: StoppableWorker) -> None:
-        try:
-            worker.stop_and_shutdown()
-        except (KafkaError, OSError) as error:
-            self._failure = self._failure or KafkaUnavailable(f"Kafka failed: {type(error).__name__}: {error}")
-        worker.unwatch()
-        log.info("worker.stopped", extra=self._counters.read())
+            try:
+                worker.stop_and_shutdown()
+            except (KafkaError, OSError) as error:
+                self._failure = self._failure or KafkaUnavailable(f"Kafka failed: {type(error).__name__}: {error}")
+            worker.unwatch()
+            log.info("worker.stopped", extra=self._counters.read())
 
     def _not_ready(self) -> list[str]:
         """Why this worker would not answer a decision that comes now."""
         pipeline = self._pipeline
         if pipeline is None or not self._assigned:
             return ["it is starting: the brokers have not assigned partitions to it yet"]
-        waiting = f"an outage is waited out: {pipeline.waiting_for} is away" if pipeline.waiting_out else ""
+        waiting = f"an outage is waited out: {pipeline.waiting_for} is away" if pipeline.waiting_for else ""
         return [why for why in (waiting, "no Kafka broker answers" if self._watch.away else "") if why]
 
     async def _on_assigned(self, _app: object, assigned: set[Any], **_more: object) -> None:
@@ -285,13 +280,6 @@ async def beat(vitals: Vitals) -> None:
             await asyncio.sleep(BEAT_EVERY_S)
     finally:
         vitals.rest(LOOP)
-
-
-def exit_code(failure: BaseException | None) -> int:
-    """The code with which the process leaves when it cannot end in good order."""
-    if isinstance(failure, ConfigurationError):
-        return 2
-    return DEPENDENCY_UNREACHABLE if isinstance(failure, DependencyError) else FOUND_SOMETHING_WRONG
 
 
 def _leave(code: int) -> None:

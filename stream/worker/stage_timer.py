@@ -10,7 +10,7 @@ STAGES: Final = ("decode", "resolve", "answer", "encode", "remember", "deliver")
 
 
 class StageTimer:
-    """Seconds by stage; starts when it is made."""
+    """Seconds by stage; starts when it is made. Of a stage that a batch passes at once, each decision waits for all."""
 
     __slots__ = ("_since_s", "stages_s")
 
@@ -23,10 +23,6 @@ class StageTimer:
         now_s = time.perf_counter()
         self.stages_s[stage] = now_s - self._since_s
         self._since_s = now_s
-
-    def shared(self, stage: str, elapsed_s: float) -> None:
-        """Note a stage that a whole batch passed at once: each of its decisions waited for all of it."""
-        self.stages_s[stage] = elapsed_s
 
     def in_us(self) -> dict[str, int]:
         """For the log: `decode_us` and so on, in whole microseconds."""

@@ -15,8 +15,7 @@ import pytest
 from stream.cli.recommend import EXAMPLE
 from stream.errors import ConfigurationError, InvalidDecision, MalformedRecord, PoisonError
 from stream.events import Decision
-from stream.files.decision_files import FlatRows, Row, read_rows
-from stream.files.flat_columns import misspelt
+from stream.files.decision_files import FlatRows, Row, misspelt, read_rows
 from stream.wire.decisions import decision_of
 
 FLAT = FlatRows(model_id="credit", model_version="1", features=("income", "tax"), words={})

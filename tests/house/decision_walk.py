@@ -81,13 +81,13 @@ async def _answer(walked: Walk, folder: Path, record: Any) -> None:
     settings = Settings()
     answerer = Answerer(
         table=table,
-        models=Models(open_bundle(Path(lender.bundle))),
+        open_model=Models(open_bundle(Path(lender.bundle))).model,
         remember=Memory(),
         framing=SINGLE_OBJECT,
         settings=settings,
     )
     pipeline = Pipeline(
-        answerer=answerer,
+        outcomes_of=answerer.outcomes,
         write_out=partial(write_out, delivery, SINGLE_OBJECT, settings),
         order=book.order(),
         settings=settings,

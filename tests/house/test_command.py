@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from stream import errors
-from stream.cli.main import SUBCOMMANDS, coach, exit_code, one_line
+from stream.cli.main import SUBCOMMANDS, coach, one_line
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -82,7 +82,7 @@ def test_an_unknown_command_is_a_wrong_usage() -> None:
 )
 def test_each_branch_of_the_error_tree_has_its_exit_code(error: errors.StreamError, code: int) -> None:
     """Given an error of each branch, when a command ends with it, then the code says whose turn it is."""
-    assert exit_code(error) == code
+    assert errors.exit_code(error) == code
 
 
 def test_an_error_is_one_line_and_a_traceback_only_on_request(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,8 +82,8 @@ class FakeAnswerer:
         self.published.add(model)
         self.changes += 1
 
-    def outcomes(self, records: Sequence[Inbound], *, budget_s: float) -> list[Outcome]:  # noqa: ARG002 - the interface
-        """See `AnswersBatches`."""
+    def outcomes(self, records: Sequence[Inbound], _budget_s: float) -> list[Outcome]:
+        """See `Answerer`."""
         if self.failures:
             raise self.failures.pop(0)
         taken = records[: self.per_batch_max]
@@ -183,7 +183,7 @@ async def bench(**settings: Any) -> AsyncIterator[Bench]:
     chosen = Settings(**(defaults | settings))
     state: dict[str, Bench] = {}
     pipeline = Pipeline(
-        answerer=answerer,
+        outcomes_of=answerer.outcomes,
         write_out=partial(write_out, delivery, SINGLE_OBJECT, chosen),
         order=book.order(),
         settings=chosen,

@@ -47,7 +47,7 @@ class Models:
         self.failure: Exception | None = None
 
     def model(self, published: ModelPublished) -> PublishedModel:  # noqa: ARG002 - the interface
-        """See `OpensModels`."""
+        """Open it."""
         if self.failure is not None:
             raise self.failure
         return self.model_there
@@ -74,7 +74,7 @@ def answerer(
     table.learn(record, 0)
     return Answerer(
         table=table,
-        models=models,
+        open_model=models.model,
         remember=memory or Memory(),
         framing=framing,
         settings=settings or Settings(),

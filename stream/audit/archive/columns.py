@@ -7,7 +7,6 @@ added, always nullable, and readers go by name: files of different versions can 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -163,11 +162,6 @@ OF_ENVELOPE: Final = ("software_version", "traceparent", "replay", "run_id", "se
 def kafka_time(ms: int | None) -> int | None:
     """Give a broker's timestamp as the time column takes it; None for what is no time."""
     return ms if ms is not None and TIME_MS_MIN <= ms <= TIME_MS_MAX else None
-
-
-def hash_fits(columns: Mapping[str, Any], body: bytes) -> bool:
-    """Whether the record's own hash is the one of the body as it is kept."""
-    return bool(columns["body_sha256"] == hashlib.sha256(body).hexdigest())
 
 
 def as_margin(contribution: str, unit_log2: int) -> float | None:

@@ -84,10 +84,7 @@ class Marker:
 
 
 def read_identity(target: Target) -> Identity | None:
-    """Say what the archive is of; None where there is none yet.
-
-    Raises: ConfigurationError for an archive of a later format; ArchiveDamaged; DependencyError.
-    """
+    """Say what the archive is of, if anything. Raises: ConfigurationError for a later format; as `read_beginning`."""
     content = target.read(ARCHIVE)
     if content is None:
         return None

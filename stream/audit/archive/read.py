@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
+from typing import Any, Final
 
 from stream.audit.archive.layout import ARCHIVE, DAY, RANGES, UNREADABLE, Range, day_in, quoted, range_of
 from stream.audit.archive.markers import Identity, Marker, partitions_in, ranges_in, read_identity, read_marker
@@ -13,7 +13,7 @@ from stream.audit.archive.range_spool import RangeSpool
 from stream.audit.archive.rows import RECORD, ReadRow, read_rows, spooled, unspooled
 from stream.audit.archive.target import Target
 from stream.errors import ArchiveDamaged, ConfigurationError, PoisonError
-from stream.wire.framing import Framing, SingleObject
+from stream.wire.framing import SINGLE_OBJECT, Framing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,32 +50,24 @@ class Wanted:
         return (self.since is None or self.since <= day) and (self.until is None or day <= self.until)
 
 
-def read_archive(
-    uri: str,
-    *,
-    since: date | None = None,
-    until: date | None = None,
-    model_id: str | None = None,
-    model_version: str | None = None,
-    framing: Framing | None = None,
-) -> Iterator[ReadRow]:
+EVERYTHING: Final = Wanted()
+
+
+def read_archive(uri: str, wanted: Wanted = EVERYTHING, *, framing: Framing = SINGLE_OBJECT) -> Iterator[ReadRow]:
     """Read an archive's records in the order (partition, offset), each once, also while a sink writes to it.
 
-    Days are the UTC days of the decisions' event_time, both included; a record without one is left out as soon as a day
-    is named. What is no audit record comes, with the reason, only when nothing is named. Nothing is verified here, which
-    is what `coach audit verify` is for; `framing` is how the topic's records are framed, to try once more what an
-    earlier version could not decode.
-
+    A record without an event_time is left out as soon as a day is wanted. What is no audit record comes, with the reason,
+    only when everything is. Nothing is verified here, which is what `coach audit verify` is for; `framing` is how the
+    topic's records are framed, to try once more what an earlier version could not decode.
     Raises: ConfigurationError for what is no archive, ArchiveDamaged (a CorruptionError) for one that lacks a file,
     DependencyError.
     """
     target = Target(uri)
     identity = opened(target)
-    wanted = Wanted(since=since, until=until, model_id=model_id, model_version=model_version)
     for partition in partitions_in(target, identity.topic):
         for start in ranges_in(target, identity.topic, partition, identity.range_offsets):
             of = range_of(identity.topic, partition, start, identity.range_offsets)
-            yield from read_range(target, of, wanted, framing or SingleObject())
+            yield from read_range(target, of, wanted, framing)
 
 
 def opened(target: Target) -> Identity:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import fsspec
 
@@ -133,16 +133,8 @@ class Target:
         return ArchiveDamaged(message)
 
     def names(self, folder: str) -> list[str]:
-        """Name the files and folders in a folder, sorted, without what is before the last `/`; none where it is missing.
-
-        Raises: DiskUnavailable, ArchiveUnavailable.
-        """
-        with self._told(f"{folder or 'it'} cannot be listed"):
-            self.system.invalidate_cache()
-            try:
-                found = self.system.ls(self.full(folder).rstrip("/"), detail=False)
-            except (FileNotFoundError, NotADirectoryError):
-                return []
+        """Name what is in a folder, sorted; none where it is missing. Raises: DiskUnavailable, ArchiveUnavailable."""
+        found = self._listed(folder, detail=False)
         own = self.full(folder).strip("/")
         return sorted(
             {name.rstrip("/").rpartition("/")[2] for name in map(str, found) if name.strip("/") != own} - {""}
@@ -150,14 +142,8 @@ class Target:
 
     def walk(self, folder: str = "") -> Iterator[str]:
         """Name every file below a folder; a link is a file. Raises: DiskUnavailable, ArchiveUnavailable."""
-        with self._told(f"{folder or 'it'} cannot be listed"):
-            self.system.invalidate_cache()
-            own = self.full(folder).rstrip("/")
-            try:
-                found = self.system.ls(own, detail=True)
-            except (FileNotFoundError, NotADirectoryError):
-                return
-        for one in sorted(found, key=lambda entry: str(entry["name"])):
+        own = self.full(folder).rstrip("/")
+        for one in sorted(self._listed(folder, detail=True), key=lambda entry: str(entry["name"])):
             name = str(one["name"]).rstrip("/")
             if name.strip("/") == own.strip("/"):
                 continue  # some stores list an object that stands for the folder itself
@@ -167,6 +153,14 @@ class Target:
                     yield from self.walk(path)
             else:
                 yield path
+
+    def _listed(self, folder: str, *, detail: bool) -> list[Any]:
+        with self._told(f"{folder or 'it'} cannot be listed"):
+            self.system.invalidate_cache()
+            try:
+                return list(self.system.ls(self.full(folder).rstrip("/"), detail=detail))
+            except (FileNotFoundError, NotADirectoryError):
+                return []
 
     def remove(self, path: str) -> None:
         """Take a file away, where there is one. Raises: DiskUnavailable, ArchiveUnavailable."""

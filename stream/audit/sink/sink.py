@@ -24,7 +24,7 @@ from stream.audit.sink.settings import SinkSettings
 from stream.audit.sink.sink_metrics import SinkMetrics
 from stream.audit.sink.topic_identity import librdkafka_log_captured, open_archive, topic_on_brokers
 from stream.errors import ConfigurationError, KafkaUnavailable, StreamError
-from stream.runtime.clients import kafka_errors
+from stream.runtime.clients import kafka_consumer, kafka_errors
 from stream.runtime.connections import framing_of, kafka_properties
 from stream.runtime.health import Vitals, served
 from stream.runtime.kafka.inbound import inbound_of
@@ -119,26 +119,22 @@ class Sink:
     def _make_consumer(self, properties: dict[str, Any]) -> Consumer:
         settings = self._settings
         named = {"group.instance.id": self._own.sink_instance} if self._own.sink_instance else {}
-        try:
-            return Consumer(
-                {
-                    **properties,
-                    **named,
-                    "group.id": self._own.sink_group,
-                    "partition.assignment.strategy": "cooperative-sticky",
-                    "enable.auto.commit": False,
-                    "enable.auto.offset.store": False,
-                    "auto.offset.reset": "error",  # never a silent leap over what was deleted
-                    "enable.partition.eof": True,
-                    "queued.max.messages.kbytes": QUEUED_KIB,
-                    "session.timeout.ms": int(settings.session_timeout_s * 1_000),
-                    "max.poll.interval.ms": int(1_000 * (settings.outage_max_s + settings.session_timeout_s + GRACE_S)),
-                    "error_cb": self._on_error,
-                }
-            )
-        except (KafkaException, ValueError, TypeError) as error:
-            message = f"librdkafka refuses the Kafka settings: {error}"
-            raise ConfigurationError(message) from error
+        return kafka_consumer(
+            {
+                **properties,
+                **named,
+                "group.id": self._own.sink_group,
+                "partition.assignment.strategy": "cooperative-sticky",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "auto.offset.reset": "error",  # never a silent leap over what was deleted
+                "enable.partition.eof": True,
+                "queued.max.messages.kbytes": QUEUED_KIB,
+                "session.timeout.ms": int(settings.session_timeout_s * 1_000),
+                "max.poll.interval.ms": int(1_000 * (settings.outage_max_s + settings.session_timeout_s + GRACE_S)),
+                "error_cb": self._on_error,
+            }
+        )
 
     def _follow(self, consumer: Consumer) -> None:
         consumer.subscribe([self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke)

@@ -86,9 +86,7 @@ def open_archive(target: Target, found: Identity, range_offsets: int) -> Identit
     there = read_identity(target)
     if there is None:
         if any(name == RANGES or name.startswith(DAY) for name in target.names("")):
-            message = (
-                f"the archive at {target.shown} has lost its {ARCHIVE}; put it back as it was, or name another place"
-            )
+            message = f"the archive at {target.shown} has lost its {ARCHIVE}; put it back, or name another place"
             raise ArchiveDamaged(message)
         write_identity(target, replace(found, range_offsets=range_offsets or RANGE_OFFSETS))
         there = read_identity(target)  # another sink may have made it at the same moment

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from stream.audit.archive.layout import day_in, range_of
 from stream.audit.archive.markers import partitions_in, ranges_in
-from stream.audit.archive.read import marker_of, opened, read_archive
+from stream.audit.archive.read import Wanted, marker_of, opened, read_archive
 from stream.audit.archive.rows import ReadRow
 from stream.audit.archive.target import Target
 from stream.bundle.uris import without_secrets
@@ -57,18 +57,18 @@ class ArchivedRecords:
     ) -> None:
         self._uri = uri
         self._reads, self._holds = reads, holds
-        self._asked: dict[str, Any] = {
-            "framing": framing,
-            "since": None if window.from_ms is None else _day(window.from_ms),
-            "until": None if window.to_ms is None else _day(window.to_ms - 1),
-        }
+        self._framing = framing
+        self._wanted = Wanted(
+            since=None if window.from_ms is None else _day(window.from_ms),
+            until=None if window.to_ms is None else _day(window.to_ms - 1),
+        )
 
     def snapshot(self) -> Snapshot:
         """See `ReadsRecords`. Reads the whole archive once, to count its records."""
         ranges: dict[int, tuple[int, int]] = {}
         counts: dict[int, int] = {}
         topics: set[str] = set()
-        for one in self._reads(self._uri, **self._asked):
+        for one in self._reads(self._uri, self._wanted, framing=self._framing):
             partition, offset = one.stored.partition, one.stored.offset
             topics.add(one.stored.topic)
             first, end = ranges.get(partition, (offset, offset))
@@ -78,8 +78,7 @@ class ArchivedRecords:
             message = f"--archive {without_secrets(self._uri)}: holds records of several topics ({', '.join(sorted(topics))}); name the folder of one"
             raise ConfigurationError(message)
         says: dict[str, Any] = {"topic": next(iter(topics), None)}
-        windowed = self._asked["since"] is not None or self._asked["until"] is not None
-        if windowed and not counts and (left_out := self._holds(self._uri))["records"]:
+        if not self._wanted.all and not counts and (left_out := self._holds(self._uri))["records"]:
             says["left_out"] = left_out
         return Snapshot(kind="archive", says=says, ranges=ranges, records=sum(counts.values()))
 
@@ -92,7 +91,9 @@ class ArchivedRecords:
         for chunk in chunks:
             wanted.setdefault(chunk.part, []).append(chunk)
         left = list(chunks)
-        found = (one for one in self._reads(self._uri, **self._asked) if one.stored.partition in wanted)
+        found = (
+            one for one in self._reads(self._uri, self._wanted, framing=self._framing) if one.stored.partition in wanted
+        )
         for (part, first), records in groupby(
             found, key=lambda one: (one.stored.partition, _start(wanted, one.stored))
         ):

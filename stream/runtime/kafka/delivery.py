@@ -95,9 +95,7 @@ class KafkaDelivery:
         waiting = list(outputs)
         while waiting:
             again, refused = self._send_and_wait(waiting, retry)
-            for (
-                suspect
-            ) in refused:  # the broker refuses whole batches: only alone does an output show that it is to blame
+            for suspect in refused:  # the broker refuses whole batches: sent alone, an output shows if it is to blame
                 retried, alone = self._send_and_wait([suspect.output], retry)
                 again += retried
                 never += alone

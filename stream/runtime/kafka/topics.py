@@ -44,10 +44,7 @@ class TopicKeeper:
         self._protocol = str(properties.get("security.protocol", "PLAINTEXT"))
 
     def apply(self, specs: Iterable[TopicSpec], *, replication: int | None, dry_run: bool) -> list[Finding]:
-        """Bring the topics to what they must be; with `dry_run` only say what differs.
-
-        Raises: KafkaUnavailable; ConfigurationError when the brokers refuse a change.
-        """
+        """Create and mend topics; `dry_run`: only say what differs. Raises: KafkaUnavailable, ConfigurationError."""
         wanted = list(specs)
         present = self.partitions()
         findings = [
@@ -91,9 +88,7 @@ class TopicKeeper:
         """Without a controller each administrative request would wait until it times out."""
         metadata = self._metadata()
         if metadata.controller_id not in metadata.brokers:
-            message = (
-                "the brokers name no controller, so topics can be neither made nor asked about (an embedded Kafka?)"
-            )
+            message = "the brokers name no controller, so topics can neither be made nor read (an embedded Kafka?)"
             raise ConfigurationError(message)
 
     def _create(self, spec: TopicSpec, *, replication: int | None, dry_run: bool) -> Finding:
@@ -189,11 +184,11 @@ def schema_findings(settings: Settings, *, dry_run: bool, asked: bool) -> list[F
 
 
 def _schema_finding(settings: Settings, spec: TopicSpec, *, apply: bool) -> Finding:
-    from stream.wire.registry.subjects import LEVEL, ensure_registered, read_subject  # noqa: PLC0415 - takes half a second to import
+    from stream.wire.registry.subjects import LEVEL, WRITTEN_BY_OTHERS, ensure_registered, read_subject  # noqa: PLC0415 - takes half a second to import
 
     registry, record = connect_registry(settings), spec.record
     found = read_subject(registry, spec.name, record)
-    others = found.input and bool(found.versions)  # the producers' own, which we only have to read
+    others = record in WRITTEN_BY_OTHERS and bool(found.versions)  # the producers' own, which we only have to read
     if found.unreadable and found.ours is None:
         return Finding(topic=found.name, verdict="unmendable", detail=f"our {record} cannot read {found.unreadable[0]}")
     if found.ours is None and not others:

@@ -91,9 +91,7 @@ class RegistryFraming:
         if not data.startswith(REGISTRY_MARK):
             return decode(data)
         if len(data) < HEAD_BYTES:
-            message = (
-                f"{len(data)} bytes that begin with 00 are no record: four bytes name the schema, and its body follows"
-            )
+            message = f"{len(data)} bytes that begin with 00 are no record: four bytes of schema id and a body follow"
             raise MalformedRecord(message)
         known = self._known.get(data[1:HEAD_BYTES]) or self._look_up(data[1:HEAD_BYTES])
         return known[0], known[1](data, HEAD_BYTES)

@@ -58,11 +58,6 @@ class Subject:
         return found
 
     @property
-    def input(self) -> bool:
-        """Whether others write the record; then ours only has to read it."""
-        return self.record in WRITTEN_BY_OTHERS
-
-    @property
     def level_is_good(self) -> bool:
         """Whether the registry rejects versions that would break reading; an unknown level passes."""
         return self.level is None or self.level in LEVELS_AS_GOOD
@@ -105,7 +100,14 @@ def ensure_registered(registry: SchemaRegistry, topic: str, record: RecordName, 
     schema_id = ours.schema_id if ours is not None else _register(registry, topic, record)
     level = found.level if ours is not None else _level(registry, found.name)
     if level is not None and level not in LEVELS_AS_GOOD:
-        _raise_level(registry, found.name, level, register=register)
+        if not register:
+            message = (
+                f"subject {found.name} of the schema registry at {registry.url} has compatibility {level}, so that it would "
+                f"take what nobody could read any more; set {LEVEL} with `{APPLY}`"
+            )
+            raise ConfigurationError(message)
+        registry.set_level(found.name, LEVEL)
+        log.info("schema.level_set", extra={"subject": found.name, "level": LEVEL, "before": level})
     return schema_id
 
 
@@ -160,17 +162,6 @@ def _register(registry: SchemaRegistry, topic: str, record: RecordName) -> int:
         raise ConfigurationError(message) from refused
     log.info("schema.registered", extra={"subject": name, "schema_id": schema_id})
     return schema_id
-
-
-def _raise_level(registry: SchemaRegistry, name: str, level: str, *, register: bool) -> None:
-    if not register:
-        message = (
-            f"subject {name} of the schema registry at {registry.url} has compatibility {level}, so that it would take what "
-            f"nobody could read any more; set {LEVEL} with `{APPLY}`"
-        )
-        raise ConfigurationError(message)
-    registry.set_level(name, LEVEL)
-    log.info("schema.level_set", extra={"subject": name, "level": LEVEL, "before": level})
 
 
 def _level(registry: SchemaRegistry, name: str) -> str | None:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream.audit.archive.layout import TAIL
-from stream.audit.archive.read import read_archive
+from stream.audit.archive.read import Wanted, read_archive
 from stream.audit.archive.target import Target
 from stream.errors import ArchiveDamaged, ConfigurationError, DiskUnavailable, UnknownSchema
 from stream.times import TIME_MS_MAX, TIME_MS_MIN, rfc3339
@@ -74,16 +74,18 @@ def test_days_and_models_are_chosen_by_what_the_records_say(tmp_path: Path) -> N
     decisions = [one["body"]["decision"] for one in made]
     for wanted in HOSTILE:
         of_model = [n for n, one in enumerate(decisions) if one["model_id"] == wanted]
-        assert [one.stored.offset for one in read_archive(str(tmp_path / "a"), model_id=wanted)] == of_model
+        assert [one.stored.offset for one in read_archive(str(tmp_path / "a"), Wanted(model_id=wanted))] == of_model
         of_version = [n for n, one in enumerate(decisions) if one["model_version"] == wanted]
-        assert [one.stored.offset for one in read_archive(str(tmp_path / "a"), model_version=wanted)] == of_version
+        assert [
+            one.stored.offset for one in read_archive(str(tmp_path / "a"), Wanted(model_version=wanted))
+        ] == of_version
     for since, until in ((date.min, date.max), (date(1969, 12, 31), date(1969, 12, 31)), (date.min, date(1, 1, 1))):
         of_days = [
             n
             for n, one in enumerate(decisions)
             if one["event_time"] and since <= date.fromisoformat(one["event_time"][:10]) <= until
         ]
-        found = [one.stored.offset for one in read_archive(str(tmp_path / "a"), since=since, until=until)]
+        found = [one.stored.offset for one in read_archive(str(tmp_path / "a"), Wanted(since=since, until=until))]
         assert found == of_days
         assert found
     assert len(list(read_archive(str(tmp_path / "a")))) == len(made)

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from datetime import date
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stream.audit.archive.read import Wanted
 from stream.audit.archive.rows import ReadRow
 from stream.errors import ConfigurationError
 from stream.replay.judge.verdict import Side, Verdict
@@ -22,7 +22,7 @@ from stream.replay.sources.records import Window, window_of
 from stream.replay.sources.source import JsonLines, chunks_of, snapshot_of
 from stream.replay.sources.topic_source import read_offsets
 from stream.runtime.kafka.inbound import Inbound
-from stream.wire.framing import SINGLE_OBJECT
+from stream.wire.framing import SINGLE_OBJECT, Framing
 from tests.examples import examples
 
 ranges = st.dictionaries(
@@ -85,7 +85,7 @@ class Archive:
     """Gives what an archive would, and remembers which days it was asked for."""
 
     def __init__(self, places: list[tuple[int, int]], topic: str = "audit") -> None:
-        self.asked: list[dict[str, Any]] = []
+        self.asked: list[Wanted] = []
         self._records = [
             ReadRow(
                 stored=Inbound(
@@ -96,7 +96,7 @@ class Archive:
             for part, offset in sorted(places)
         ]
 
-    def __call__(self, _uri: str, **asked: Any) -> Iterator[ReadRow]:
+    def __call__(self, _uri: str, asked: Wanted, *, framing: Framing) -> Iterator[ReadRow]:  # noqa: ARG002 - the interface
         """Read."""
         self.asked.append(asked)
         return iter(self._records)
@@ -134,7 +134,7 @@ def test_a_window_names_the_days_of_an_archive() -> None:
     source = ArchivedRecords("x", window=window, framing=SINGLE_OBJECT, reads=archive, holds=lambda _: held)
     assert source.snapshot().says["left_out"] == held
     [asked] = archive.asked
-    assert (asked["since"], asked["until"]) == (date(2026, 11, 1), date(2026, 11, 3))
+    assert (asked.since, asked.until) == (date(2026, 11, 1), date(2026, 11, 3))
 
 
 def test_offsets_are_read_as_they_are_written() -> None:
