@@ -101,10 +101,6 @@ def _compiled(kernel: Callable[[Floats, Floats], None]) -> Callable[[Floats], Fl
     return formula
 
 
-def _hinge(margins: Floats) -> Floats:
-    return (margins > 0).astype(np.float32)
-
-
 @numba.njit(cache=True, nogil=True)
 def _logistic_float32(margins: Floats, probabilities: Floats) -> None:
     # Source: xgboost src/common/math.h, Sigmoid; its 1e-16 in the denominator vanishes in float32.
@@ -130,5 +126,5 @@ _FORMULAS: dict[str, Callable[[Floats], Floats]] = {
     "logistic": _compiled(_logistic_float32),
     "identity": np.copy,
     "exp": _compiled(_exp_float32),
-    "hinge": _hinge,
+    "hinge": lambda margins: (margins > 0).astype(np.float32),
 }

@@ -109,12 +109,8 @@ def split_of(forest: Forest, rules: FeatureRules, node: int) -> Split:
         return Split(j, float(forest.threshold[node]), default_left, None, bool(kind == ZERO_IS_MISSING))
     rule = rules.rules[j]
     codes = [code for code in map(float, forest.listed(node)) if rule.has_word(code)]
-    return Split(j, None, default_left, tuple(_word(rules, j, code) for code in codes), zero_is_missing=False)
-
-
-def _word(rules: FeatureRules, j: int, code: float) -> Category:
-    words = rules.rules[j].categories
-    return code if words is None else words[int(code)]
+    listed = codes if rule.categories is None else [rule.categories[int(code)] for code in codes]
+    return Split(j, None, default_left, tuple(listed), zero_is_missing=False)
 
 
 class Binding(TypedDict):

@@ -45,7 +45,8 @@ def largest_record(
     other = 3 * BRANCH + 2 * (BRANCH + DOUBLE) + LENGTH + BRANCH
     binding = features * (2 * BRANCH + DOUBLE) + binding_sets
     feature_rows = names + 2 * values + word_sets + binding + features * (other + LENGTH + 2 * amount + WHY_NOT)
-    reason_rows = names + values + binding + features * (LENGTH + band_amount) + _codes(rules)
+    codes = sum(LENGTH + len(rule.reason.code.encode()) for rule in rules.rules)
+    reason_rows = names + values + binding + features * (LENGTH + band_amount) + codes
     tier = feature_rows * LEDGERS_A_TIER + names + values + 8 * (BRANCH + DOUBLE) + 2 * amount + 64
     body = (
         FIXED_TEXTS
@@ -59,7 +60,8 @@ def largest_record(
         + len(TIERS) * tier
     )
     tree_rows = trees * (_varint(trees) + 3 * node + _varint(split_rows) + amount) + 6 * BLOCK
-    parted = _nodes_on_a_path(forest)
+    # A query can part at no more splits than lie on the longest path of each tree.
+    parted = int(np.maximum.reduceat(forest.depth, forest.first_node[:-1]).sum())
     rows = min(split_rows, len(TIERS) * LEDGERS_A_TIER * trees + parted)
     detail = (
         len(TIERS) * LEDGERS_A_TIER * tree_rows
@@ -89,18 +91,9 @@ def _category(word: Word) -> int:
     return BRANCH + (LENGTH + len(word.encode()) if isinstance(word, str) else DOUBLE)
 
 
-def _nodes_on_a_path(forest: Forest) -> int:
-    """Count, over all trees, the splits on the longest path from the root to a leaf: a query can part at no more."""
-    return int(np.maximum.reduceat(forest.depth, forest.first_node[:-1]).sum())
-
-
 def _varint(largest: int) -> int:
     """Bytes of the largest number in Avro's zigzag coding, seven bits a byte."""
     return (2 * largest).bit_length() // 7 + 1
-
-
-def _codes(rules: FeatureRules) -> int:
-    return sum(LENGTH + len(rule.reason.code.encode()) for rule in rules.rules)
 
 
 def _reasons(rules: FeatureRules, amount: int) -> int:

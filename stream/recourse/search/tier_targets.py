@@ -172,10 +172,6 @@ class _TierSearch:
         return float(self.model.policy.sign * margins_of(self.model.forest, row[None])[0])
 
 
-def _moved(row: NDArray[np.float64], target: NDArray[np.float64]) -> list[int]:
-    return np.flatnonzero((target != row) & ~np.isnan(target)).tolist()
-
-
 def prune(
     forest: Forest, reach: PersonReach, target: NDArray[np.float64], *, floor: float, sign: int
 ) -> NDArray[np.float64]:
@@ -185,7 +181,7 @@ def prune(
     back as one. Each round takes one back.
     """
     grouped = {j: unit.members for unit in reach.rules.units for j in unit.members}
-    moved = _moved(reach.row, target)
+    moved: list[int] = np.flatnonzero((target != reach.row) & ~np.isnan(target)).tolist()
     units = list({tuple(grouped.get(j, [j])): None for j in moved})
     price = {unit: sum(reach.effort(j, float(target[j])) for j in unit if j in moved) for unit in units}
     while len(units) > 1:

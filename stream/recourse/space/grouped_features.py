@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from stream.forest.cells import Cells
 from stream.recourse.comparators.leaf_matrix import LeafMatrix
-from stream.recourse.rules.feature_rule import FeatureRule, Mutability
+from stream.recourse.rules.feature_rule import Mutability
 from stream.recourse.space.applicant import Applicant, UnitMember
 from stream.recourse.space.target_values import grid_origin
 
@@ -95,9 +95,7 @@ def grouped_features_of(
 def _may_be_target(one: UnitMember, value: float) -> bool:
     if not one.permits(np.array([value]), np.nan, Mutability.MUTABLE)[0]:
         return False
-    return one.rule.has_word(value) if one.rule.type == "category" else _is_on_grid(one.rule, value)
-
-
-def _is_on_grid(rule: FeatureRule, value: float) -> bool:
-    step = Fraction(repr(rule.step or 1.0))
-    return (Fraction(repr(value)) - Fraction(grid_origin(rule))) % step == 0
+    if one.rule.type == "category":
+        return one.rule.has_word(value)
+    step = Fraction(repr(one.rule.step or 1.0))
+    return (Fraction(repr(value)) - Fraction(grid_origin(one.rule))) % step == 0
