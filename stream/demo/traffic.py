@@ -140,7 +140,7 @@ class Exchange:
         for message in self._reader.consume(FETCH_MAX, POLL_S):
             error = message.error()
             if error is not None:
-                reason = f"cannot read {message.topic()} of the embedded broker any further: {error.str()}"
+                reason = f"cannot read on from {message.topic()} of the embedded broker: {error.str()}"
                 raise KafkaUnavailable(reason)
             self._hear(message)
         if time.monotonic() > self._last_sign_of_life + SILENCE_MAX_S and self._waiting:

@@ -25,7 +25,7 @@ RUN_HEADER: Final = "coach-replay-run-id"  # on every record; a dead letter has 
 
 
 def check_run_id(run_id: str) -> None:
-    """Refuse a run id that could name something else than a run. Raises: ConfigurationError."""
+    """Refuse a run id that cannot be part of a topic's name. Raises: ConfigurationError."""
     if not RUN_ID.fullmatch(run_id):
         message = f"--run-id {shown(run_id)}: must be 1 to 40 small letters, digits or hyphens, such as spring-check"
         raise ConfigurationError(message)
@@ -47,7 +47,7 @@ class ReplayTopic:
         check_run_id(self.run_id)
         if not self.live or is_replay(self.live):
             message = (
-                f"topic {shown(self.live)} is a replay's output already: a replay of it would have no name of its own"
+                f"topic {shown(self.live)} is already a replay's output; a replay of it would have no topic of its own"
             )
             raise ConfigurationError(message)
 
@@ -119,7 +119,7 @@ class FencedDelivery:
 
 
 def replay_topics(settings: Settings, run_id: str) -> ReplayTopics:
-    """Name the topics of a run, and hold them against everything that is live.
+    """Name the topics of a run, and check them against all live topics.
 
     Raises: ConfigurationError that names the setting.
     """
@@ -128,8 +128,8 @@ def replay_topics(settings: Settings, run_id: str) -> ReplayTopics:
     for variable, name in live.items():
         if is_replay(name):
             message = (
-                f"{variable}={name}: a live topic may not have {REPLAY_MARK!r} in its name, for that is how replays' own are "
-                "told from it; give the topic that the workers use"
+                f"{variable}={name}: a live topic must not have {REPLAY_MARK!r} in its name, which marks the topics of replays; "
+                "give the topic that the workers use"
             )
             raise ConfigurationError(message)
     if settings.group == GROUPLESS:
@@ -155,9 +155,9 @@ def live_topics(settings: Settings) -> dict[str, str]:
 
 
 def check_source(topic: str, flag: str) -> None:
-    """Refuse to read a replay's output as if it were what was decided or answered live. Raises: ConfigurationError."""
+    """Refuse to read a replay's output as if it were live decisions or answers. Raises: ConfigurationError."""
     if is_replay(topic):
-        message = f"{flag}={shown(topic)}: is the output of a replay; replay what was decided or answered live"
+        message = f"{flag}={shown(topic)}: is the output of a replay; replay live decisions or answers"
         raise ConfigurationError(message)
 
 

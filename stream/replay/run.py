@@ -165,7 +165,7 @@ class _Work:
         try:
             table = read_models(self.settings, self.framing)
         except KafkaUnavailable as away:
-            message = f"{away}; it was asked for the models topic, which it is not when bundles are given with --bundle and no topic is used"
+            message = f"{away}; the run needs the models topic; it does not where bundles are given with --bundle and no topic is used"
             raise KafkaUnavailable(message) from away
         return Published(table=table, shelf=shelf)
 

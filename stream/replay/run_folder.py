@@ -157,7 +157,7 @@ def locked(folder: Path, run_id: str) -> Iterator[RunFolder]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            message = f"--run-id {run_id}: process {_holder(file)} works on this run already; wait for it, or choose another --run-id"
+            message = f"--run-id {run_id}: process {_holder(file)} is already working on this run; wait for it, or choose another --run-id"
             raise ConfigurationError(message) from error
         file.truncate(0)
         file.write(f"{os.getpid()}\n")

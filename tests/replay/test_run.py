@@ -292,7 +292,7 @@ def test_a_run_goes_on_only_as_what_it_began(toy: Lender, answers: list[bytes], 
         do(Request(run_id="autumn-check", mode="reproduce", file=source, bundles=[toy.bundle]), tmp_path)
     with (tmp_path / "state" / "lock").open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(ConfigurationError, match="works on this run already"):
+        with pytest.raises(ConfigurationError, match="already working on this run"):
             do(request, tmp_path)
     result = tmp_path / "state" / "chunks" / "00000-0000000000000007.json"
     good = result.read_bytes()

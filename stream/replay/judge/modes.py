@@ -122,7 +122,7 @@ class Reproduce:
     def judge(self, record: Record) -> Verdict:
         """See `Mode`."""
         if not isinstance(record, Stored):
-            message = "the record is a decision, and only a stored answer can be reproduced; replay the audit records"
+            message = "the record is a decision; only stored answers can be reproduced, so replay the audit records"
             raise MalformedRecord(message)
         made = answer(record.decision, self._models.by_digest(record.bundle_sha256))
         stored_sha256 = sha256(record.body)  # our own, of its canonical form: the published one is only a claim
@@ -296,7 +296,7 @@ def _as_stored() -> Iterator[None]:
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        message = "the stored body lacks a part that an audit record has, or has it in another shape"
+        message = "the stored body lacks a part of an audit record, or has it in another shape"
         raise MalformedRecord(message) from error
 
 

@@ -44,7 +44,7 @@ class Keys:
 def keys_from(text: str) -> Keys:
     """Read back what `Keys.to_text` wrote. Raises: ValueError for anything else."""
     if len(text) not in (2 * DIGITS, 3 * DIGITS) or not set(text) <= set("0123456789abcdef"):
-        message = "is no record's digests"
+        message = "is not the digests of a record"
         raise ValueError(message)
     name, decision, record = text[:DIGITS], text[DIGITS : 2 * DIGITS], text[2 * DIGITS :]
     return Keys(name=name, decision=decision, record=record or decision)

@@ -49,7 +49,7 @@ class PartitionReader:
         """Give the records of first <= offset < end; ranges of further calls must lie behind this one.
 
         It ends when the last offset itself, a later record, or the brokers' word of a later end was delivered.
-        Raises: KafkaUnavailable, ConfigurationError where retention was quicker, CorruptionError.
+        Raises: KafkaUnavailable, ConfigurationError where retention deleted records first, CorruptionError.
         """
         if self._reached < 0:
             asked(lambda: self._consumer.assign([TopicPartition(self._topic, self._part, first)]), self._about)
@@ -63,7 +63,7 @@ class PartitionReader:
             if time.monotonic() - heard_s > SILENCE_MAX_S:
                 message = (
                     f"{self._place} at {self._brokers} was silent for {SILENCE_MAX_S:g} s before offset {end}; start again "
-                    "with the same --run-id to go on"
+                    "with the same --run-id to resume"
                 )
                 raise KafkaUnavailable(message)
         found = [one for one in self._ahead if first <= one.inbound.offset < end]
@@ -94,8 +94,8 @@ class PartitionReader:
             self._reached = max(self._reached, offset)
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - likewise
             reason = (
-                f"{self._place} holds nothing at {self._reached} any more, and this run still needs it from there on: its "
-                "retention was quicker; choose another --run-id"
+                f"{self._place} no longer holds offset {self._reached}, from which this run still needs it: the "
+                "topic's retention has deleted those records; choose another --run-id"
             )
             raise ConfigurationError(reason)
         elif not error.retriable():

@@ -112,9 +112,7 @@ class JsonLines:
     def check(self, kept: Snapshot) -> None:
         """See `ReadsRecords`."""
         if self.snapshot().says != kept.says:
-            message = (
-                f"--input {self._path}: is not the file any more that this run began with; choose another --run-id"
-            )
+            message = f"--input {self._path}: is no longer the file that this run began with; choose another --run-id"
             raise ConfigurationError(message)
 
     def read(self, chunks: Sequence[Chunk]) -> Iterator[ReadChunk]:

@@ -75,8 +75,8 @@ class TopicRecords:
             _, high = marks.get(part, (0, 0))
             if high < end:
                 message = (
-                    f"topic {self._topic} partition {part} ends at {high}, and this run began when it ended at {end}: the topic was "
-                    "made anew; choose another --run-id"
+                    f"topic {self._topic} partition {part} ends at {high}, but at {end} when this run began: the topic was "
+                    "recreated; choose another --run-id"
                 )
                 raise ConfigurationError(message)
 
@@ -90,7 +90,7 @@ class TopicRecords:
             if low > its_own[0].first:
                 message = (
                     f"topic {self._topic} partition {part} begins at {low}, and this run still needs it from "
-                    f"{its_own[0].first} on: its retention was quicker; choose another --run-id"
+                    f"{its_own[0].first} on: the topic's retention has deleted those records; choose another --run-id"
                 )
                 raise ConfigurationError(message)
             with ProvenReader(self._consumer, topic=self._topic, part=part, brokers=self._brokers) as reader:

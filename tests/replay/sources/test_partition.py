@@ -134,7 +134,7 @@ def test_a_record_that_a_consumer_drops_stops_the_run(
     [
         ([Told(0), Told(1), Told(1)], CorruptionError, "offset 1 came after 1"),
         ([Told(0), Told(2), Told(1)], CorruptionError, "offset 1 came after 2"),
-        ([Told(0), Told(1, GONE)], ConfigurationError, "retention was quicker"),
+        ([Told(0), Told(1, GONE)], ConfigurationError, "retention has deleted"),
         ([Told(0), Told(1, KafkaError.TOPIC_AUTHORIZATION_FAILED)], KafkaUnavailable, "failed"),
         ([Told(0), Told(1)], KafkaUnavailable, "silent"),
         ([Told(0), Told(1), Told(2, EOF)], KafkaUnavailable, "silent"),

@@ -86,5 +86,5 @@ def test_what_retention_takes_while_a_run_reads_is_not_passed_over(lived: Lived)
     admin = AdminClient(properties)
     for done in admin.delete_records([TopicPartition(topic, 1, 10)]).values():
         done.result(20)
-    with pytest.raises(ConfigurationError, match=r"partition 1 .*retention was quicker"):
+    with pytest.raises(ConfigurationError, match=r"partition 1 .*retention has deleted"):
         next(reading)
