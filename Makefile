@@ -34,7 +34,7 @@ demo: setup
 	@$(BIN)/coach demo
 
 test: setup
-	@COACH_EXAMPLES=$${COACH_EXAMPLES:-0.5} $(BIN)/python -m pytest -n 3 --dist loadgroup -m "not nightly"
+	@COACH_EXAMPLES=$${COACH_EXAMPLES:-0.5} $(BIN)/python -m pytest -n 4 --dist loadgroup -m "not nightly"
 
 quick: setup
 	@test -n "$(ROOM)" -a -d tests/$(ROOM) \
