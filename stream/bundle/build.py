@@ -113,7 +113,8 @@ def build_bundle(  # noqa: PLR0913 - one keyword per flag of `coach bundle build
     report = _gate(inputs, link, progress)
     claimed = None if claims is None else check_claims(forest, inputs.model, pool, claims, inputs.other_trees)
     progress("building the leaf matrix", 0, 1)
-    key = reference_key or _own_reference_key(pool)
+    # A key that only holders of the pool can derive; not its digest, which every audit record carries.
+    key = reference_key or hmac.digest(b"coach comparator reference", pool.rows.tobytes(), hashlib.sha256)
     matrix = build_leaf_matrix(forest, pool.rows, inputs.rules, policy.approve, key, scale=policy.scale)
     accepted = _accepted(matrix, cutoff, policy, pool)
     audit_trees, audit_record_bytes_max = _audit_size(inputs, record_bytes_max, decision_bytes_max)
@@ -175,11 +176,6 @@ def _check_names(model_id: str, model_version: str | None, revision: int) -> Non
         if name is not None and (not name or "/" in name or not name.isprintable()):
             message = f"{flag} must be printable and without a slash, for it is part of a key on the models topic"
             raise ConfigurationError(message)
-
-
-def _own_reference_key(pool: Pool) -> bytes:
-    """Derive a key that only holders of the pool can; not its published digest, which every audit record carries."""
-    return hmac.digest(b"coach comparator reference", pool.rows.tobytes(), hashlib.sha256)
 
 
 def _cutoff(link: Link, threshold: float, scale: ThresholdScale, policy: Policy) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, fields
 from typing import Any, Final, Literal
 
 from stream.bundle.advice.claims import ClaimReport
@@ -28,56 +29,32 @@ PROBE_WORDS: Final[dict[ProbeKind, str]] = {
 
 def built_for_machines(built: BuiltBundle) -> dict[str, Any]:
     """The JSON object of a finished build."""
-    report = built.probe
+    report, advice = built.probe, built.advice
+    compared = {one.name: getattr(report, one.name) for one in fields(report) if one.name not in ("counts", "kept")}
+    rank = None if advice.rank is None else asdict(advice.rank)
     return {
         "bundle": str(built.folder),
         "bundle_sha256": built.bundle_sha256,
         "manifest": built.manifest,
-        "ignored_columns": list(built.advice.ignored_columns),
-        "unlabelled": list(built.advice.unlabelled),
-        "unproven_words": list(built.advice.unproven_words),
+        "ignored_columns": list(advice.ignored_columns),
+        "unlabelled": list(advice.unlabelled),
+        "unproven_words": list(advice.unproven_words),
         "probe": {
             "rows": report.rows,
             **{f"{kind}_rows": count for kind, count in report.counts.items()},
-            "word_rows": report.word_rows,
-            "integer_rows": report.integer_rows,
-            "leaf_rows": report.leaf_rows,
-            "splits": report.splits,
-            "splits_unreachable": report.splits_unreachable,
-            "splits_left_out": report.splits_left_out,
-            "codes_left_out": report.codes_left_out,
-            "leaves_unreachable": report.leaves_unreachable,
-            "leaves_left_out": report.leaves_left_out,
-            "library": report.library,
-            "library_version": report.library_version,
+            **compared,
         },
-        "claims": None
-        if built.advice.claims is None
-        else {
-            "column": built.advice.claims.column,
-            "scale": built.advice.claims.scale,
-            "rows": built.advice.claims.rows,
-        },
-        "trees_by_claims": built.advice.trees_by_claims,
-        "unsaid": {
-            "missing": [
-                {"number": one.number, "columns": list(one.columns)} for one in built.advice.undeclared.missing
-            ],
-            "in_place_differs": built.advice.undeclared.in_place_differs,
-        },
-        "untrue_ratios": [
-            {"feature": one.feature, "driver": one.driver, "differ": one.differ, "known": one.known}
-            for one in built.advice.untrue_ratios
-        ],
-        "pool_rank": None
-        if built.advice.rank is None
-        else {"column": built.advice.rank.column, "auc": built.advice.rank.auc, "why_not": built.advice.rank.why_not},
+        "claims": None if advice.claims is None else asdict(advice.claims),
+        "trees_by_claims": advice.trees_by_claims,
+        "unsaid": asdict(advice.undeclared),
+        "untrue_ratios": [asdict(one) for one in advice.untrue_ratios],
+        "pool_rank": rank and {name: rank[name] for name in ("column", "auc", "why_not")},
     }
 
 
 def built_for_people(built: BuiltBundle) -> list[str]:
     """The lines of a finished build."""
-    report = built.probe
+    report, advice = built.probe, built.advice
     compared = ", ".join(f"{count:,} {PROBE_WORDS[kind]}" for kind, count in report.counts.items() if count)
     others = {"in words": report.word_rows, "in integers": report.integer_rows, "at leaves": report.leaf_rows}
     compared += "".join(f", {rows:,} {what}" for what, rows in others.items() if rows)
@@ -88,21 +65,19 @@ def built_for_people(built: BuiltBundle) -> list[str]:
         _fact("", compared),
         *_not_compared(report),
     ]
-    if built.advice.claims is not None:
-        lines += _claims(built.advice.claims, built.manifest["trees"] if built.advice.trees_by_claims else None)
-    lines += _undeclared(built.advice.undeclared, built.manifest["pool"]["rows"])
-    lines += [line for one in built.advice.untrue_ratios for line in _untrue_ratio(one)]
-    if built.advice.rank is not None:
-        lines += _rank(built.advice.rank)
-    if built.advice.ignored_columns:
-        lines.append(_fact("not used", f"the pool's columns {', '.join(built.advice.ignored_columns)}"))
-    if built.advice.unproven_words:
+    if advice.claims is not None:
+        lines += _claims(advice.claims, built.manifest["trees"] if advice.trees_by_claims else None)
+    lines += _undeclared(advice.undeclared, built.manifest["pool"]["rows"])
+    lines += [line for one in advice.untrue_ratios for line in _untrue_ratio(one)]
+    if advice.rank is not None:
+        lines += _rank(advice.rank)
+    if advice.ignored_columns:
+        lines.append(_fact("not used", f"the pool's columns {', '.join(advice.ignored_columns)}"))
+    if advice.unproven_words:
         text = "taken from features.toml, not in the model file; --claim-column proves their order"
-        lines.append(_fact("words", f"of {', '.join(built.advice.unproven_words)}: {text}"))
-    if built.advice.unlabelled:
-        lines.append(
-            _fact("no label", f"{', '.join(built.advice.unlabelled)}: letters will call them so; give each a label")
-        )
+        lines.append(_fact("words", f"of {', '.join(advice.unproven_words)}: {text}"))
+    if advice.unlabelled:
+        lines.append(_fact("no label", f"{', '.join(advice.unlabelled)}: letters will call them so; give each a label"))
     return lines
 
 

@@ -168,7 +168,8 @@ def redrive(
         raise ConfigurationError(message)
     properties = kafka_properties(settings)
     partitions = TopicKeeper(properties, timeout_s=max(settings.start_wait_s, 1.0)).partitions()
-    targets = {one: partitions[one] for one in _sources(settings) if one in partitions}
+    sources = (settings.topic_decisions, settings.topic_recommendations)  # the worker's input, and the notifier's
+    targets = {one: partitions[one] for one in sources if one in partitions}
     totals, originals = RedriveTotals(), Originals(properties)
     found = matching_letters(
         counted(dead_letters(properties, topic, framing_of(settings)), "dead letters"), letter_filter
@@ -187,11 +188,6 @@ def redrive(
         originals.close()
         _tell(totals, name, as_json=as_json, dry_run=dry_run)
     ctx.exit(1 if totals.refused or totals.could_not else 0)
-
-
-def _sources(settings: Settings) -> tuple[str, ...]:
-    """The topics whose records become dead letters: the worker's input, and the notifier's."""
-    return settings.topic_decisions, settings.topic_recommendations
 
 
 def _tell(totals: RedriveTotals, name: str, *, as_json: bool, dry_run: bool) -> None:

@@ -78,7 +78,8 @@ def recommend(ctx: click.Context, bundle: Path, source: Path, output: Path | Non
     not_used: dict[str, None] = {}  # in the order of the file; one more than is shown, so that its memory is bounded
     with written(output) as write:
         for row in counted(read_rows(source, flat), "rows"):
-            not_used |= _unnamed(row, not_used)
+            new = [name for name in row.not_used if name not in not_used]
+            not_used |= dict.fromkeys(new[: NOT_USED_SHOWN_MAX + 1 - len(not_used)])
             try:
                 found = _answer(row, model)
             except PoisonError as error:
@@ -117,12 +118,6 @@ def _answer(row: Row, model: PublishedModel) -> Answer | None:
     if not row.decided:
         return answer_if_declined(row.decision, model)
     return None if row.decision.outcome == "approved" else answer(row.decision, model)
-
-
-def _unnamed(row: Row, named: dict[str, None]) -> dict[str, None]:
-    """The row's columns of no use that are not named yet, as many as are still wanted."""
-    new = [name for name in row.not_used if name not in named]
-    return dict.fromkeys(new[: NOT_USED_SHOWN_MAX + 1 - len(named)])
 
 
 def _not_used(columns: list[str]) -> str:

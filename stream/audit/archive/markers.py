@@ -211,18 +211,8 @@ def _beginning(topic: str, partition: int, first: int) -> bytes:
 
 
 def _as_json(marker: Marker) -> dict[str, Any]:
-    return {
-        "topic": marker.of.topic,
-        "partition": marker.of.partition,
-        "start": marker.of.start,
-        "end": marker.of.end,
-        "first": marker.first,
-        "until": marker.until,
-        "whole": marker.whole,
-        "files": [asdict(one) for one in marker.files],
-        "unreadable": None if marker.unreadable is None else asdict(marker.unreadable),
-        "lost": [list(one) for one in marker.lost],
-    }
+    told = asdict(marker)
+    return {**told.pop("of"), **told, "files": list(told["files"]), "lost": list(map(list, told["lost"]))}
 
 
 def _object(content: bytes, path: str, target: Target) -> Mapping[str, Any]:
