@@ -20,7 +20,7 @@ METERS: Final = (
     ),
     counter(
         "notify_skipped_total",
-        "Recommendations that no letter is for: replays, declines that the model did not make, and those answered already.",
+        "Recommendations that get no letter: replays, declines that the model did not make, and those answered already.",
         "why",
         known=[(why,) for why in SKIPPED],
     ),
@@ -33,10 +33,10 @@ METERS: Final = (
     ),
     counter("notices_duplicate_possible_total", "Letters sent after a try whose outcome nobody knows."),
     counter("notices_late_total", "Letters handed over after notice_due_at."),
-    counter("notices_by_hand_total", "Letters printed without an address, to by-hand/: somebody must find it out."),
+    counter("notices_by_hand_total", "Letters printed to by-hand/ without an address: somebody must find it."),
     counter(
         "notices_locale_fallback_total",
-        "Letters in the default locale, for there are no templates in the applicant's language, by the locale wanted.",
+        "Letters in the default locale because the applicant's language has no templates, by the locale wanted.",
         "wanted",
     ),
     counter("notify_retries_total", "Tries that were refused for the time being, by channel.", "channel"),

@@ -89,7 +89,7 @@ def histogram(name: str, meaning: str, buckets: tuple[float, ...], *labels: str,
 OF_EVERY_PART: Final = (
     gauge("build_info", "1; which part this is, and its versions.", "part", "version", "engine_version", "python"),
     gauge("ready", "Whether /ready says yes."),
-    gauge("stalled_loops", "Loops of the process that should have been heard of by now; /health fails above 0."),
+    gauge("stalled_loops", "Loops of the process that missed their time limit; /health fails above 0."),
 )
 
 

@@ -46,7 +46,7 @@ METERS: Final = (
         known=sorted((one.stage, one.__name__) for one in poison_kinds()),
     ),
     counter("decisions_parked_total", "Times that a decision began to wait for its model."),
-    counter("decisions_released_total", "Decisions let go of in a rebalance or stop, to be read again."),
+    counter("decisions_released_total", "Decisions released in a rebalance or stop, to be read again."),
     counter("decisions_acked_total", "Decisions marked as safe to commit."),
     counter("batches_total", "Batches worked through."),
     counter("outage_pauses_total", "Pauses while Kafka, Redis or the disk was away."),

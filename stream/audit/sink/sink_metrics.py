@@ -19,7 +19,7 @@ LOOK_EVERY_S: Final = 1.0
 LAST_LOOK_S: Final = 5.0  # for the brokers to say where a partition ends; the first that is not told ends the look
 METERS: Final = (
     counter("sink_records_total", "Audit records read from the topic, those read again included."),
-    counter("sink_unreadable_total", "What stood on the topic and is no audit record; kept apart, as bytes."),
+    counter("sink_unreadable_total", "Records on the topic that are not audit records; kept apart, as bytes."),
     counter("sink_hash_differs_total", "Records whose body_sha256 is not the hash of their body; kept as they are."),
     counter("sink_offsets_lost_total", "Offsets that were deleted from the topic unread, which a person accepted."),
     counter(
