@@ -113,10 +113,9 @@ def build_bundle(  # noqa: PLR0913 - one keyword per flag of `coach bundle build
     report = _gate(inputs, link, progress)
     claimed = None if claims is None else check_claims(forest, inputs.model, pool, claims, inputs.other_trees)
     progress("building the leaf matrix", 0, 1)
-    # A key that only holders of the pool can derive; not its digest, which every audit record carries.
+    # Not the pool's digest, which every audit record carries: only holders of the pool can derive this key.
     key = reference_key or hmac.digest(b"coach comparator reference", pool.rows.tobytes(), hashlib.sha256)
     matrix = build_leaf_matrix(forest, pool.rows, inputs.rules, policy.approve, key, scale=policy.scale)
-    accepted = _accepted(matrix, cutoff, policy, pool)
     audit_trees, audit_record_bytes_max = _audit_size(inputs, record_bytes_max, decision_bytes_max)
     parts = BundleParts(
         model_id=model_id,
@@ -127,7 +126,7 @@ def build_bundle(  # noqa: PLR0913 - one keyword per flag of `coach bundle build
         cutoff=cutoff,
         probe=report,
         matrix=matrix,
-        accepted=accepted,
+        accepted=_accepted(matrix, cutoff, policy, pool),
         audit_trees=audit_trees,
         audit_record_bytes_max=audit_record_bytes_max,
         shadows=build_shadows(request, inputs, cutoff, progress),
