@@ -106,9 +106,11 @@ def read_pool(
         else:  # a category equal to the sentinel stays a category, as in a decision
             rows[:, j] = _codes(path, rules, j, numbers.tolist(), (np.nan, np.nan if missing is None else missing))
     others = (target_column, claim_column)
+    digest = hashlib.sha256(repr((tuple(rules.names), rows.shape)).encode())
+    digest.update(np.ascontiguousarray(rows, "<f8").tobytes())
     return Pool(
         rows=rows,
-        sha256=_digest(rules.names, rows),
+        sha256=digest.hexdigest(),
         ignored=tuple(c for c in columns if c not in rules.index and c not in others),
         target=None if target_column is None else table.column(target_column),
         claims=None if claim_column is None else _numbers(path, claim_column, table.column(claim_column), ""),
@@ -248,9 +250,3 @@ def _codes(path: Path, rules: FeatureRules, j: int, cells: Sequence[Any], no_val
         )
         raise ConfigurationError(message)
     return np.array([code_of[value] for value in values], np.float64)
-
-
-def _digest(names: Sequence[str], rows: Rows) -> str:
-    digest = hashlib.sha256(repr((tuple(names), rows.shape)).encode())
-    digest.update(np.ascontiguousarray(rows, "<f8").tobytes())
-    return digest.hexdigest()

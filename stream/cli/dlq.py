@@ -50,7 +50,6 @@ Example:
 
 
 def _narrowing(command: Command) -> Command:
-    """Add the options that choose among dead letters."""
     options = [
         click.option("--reason", "reasons", multiple=True, help="Only this reason, such as ModelNotPublished."),
         click.option("--stage", help="Only letters of this stage, such as decode, resolve or notify."),
@@ -126,7 +125,9 @@ def show(*, place: str, with_value: bool, topic: str | None, kafka_brokers: str 
                 raise ConfigurationError(message)
             letter: dict[str, Any] = {"at": one.place, "decision_id": one.decision_id, **one.letter}
             if not with_value:
-                letter |= {"value": _sized(one.letter["value"]), "headers": [h["key"] for h in one.letter["headers"]]}
+                value = one.letter["value"]
+                sized = None if value is None else f"{len(value)} bytes, sha256 {hashlib.sha256(value).hexdigest()}"
+                letter |= {"value": sized, "headers": [h["key"] for h in one.letter["headers"]]}
             click.echo(json.dumps(letter, indent=2, default=as_text))
             return
     message = f"topic {topic} has no record at {place}; `coach dlq list` names them"
@@ -286,7 +287,3 @@ def _line(stored: StoredLetter, letter: DeadLetter, sent_back: str | None) -> st
     where = f"{shown(letter['topic'])}[{letter['partition']}]@{letter['offset']}"
     line = f"{stored.place:<12} {letter['last_seen']}  {shown(letter['stage']):<8} {shown(letter['error']):<20} {where}  decision {decision}  key {key}  {state}"
     return f"{line.rstrip()}\n             {shown(letter['message'], MESSAGE_CHARACTERS_MAX)}"
-
-
-def _sized(value: bytes | None) -> str | None:
-    return None if value is None else f"{len(value)} bytes, sha256 {hashlib.sha256(value).hexdigest()}"

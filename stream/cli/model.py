@@ -112,9 +112,12 @@ def list_command(*, kafka_brokers: str | None, redis_url: str | None, as_json: b
         mark = "current" if one.current else ""
         by = published["approved_by"]
         approval = f"approved by {shown(by)}" if by else "approved by nobody named"
+        served = "workers: unknown"
+        if listing.workers is not None:
+            served = f"workers: {len(one.known_by)} of {len(listing.workers)} know it, {len(one.open_in)} have it open"
         click.echo(
             f"epoch {one.publication.epoch:<5} {_name(published):<40} from {published['effective_from']}  "
-            f"{published['bundle_sha256'][:12]}  cache: {one.cache:<7} {_served(one, listing):<34} "
+            f"{published['bundle_sha256'][:12]}  cache: {one.cache:<7} {served:<34} "
             f"{approval:<24} {mark}".rstrip()
         )
     for worker in listing.workers or ():
@@ -137,12 +140,6 @@ def _row(one: Listed, listing: Listing) -> dict[str, Any]:
         "open_in": one.open_in,
         "workers": listing.workers,
     }
-
-
-def _served(one: Listed, listing: Listing) -> str:
-    if listing.workers is None:
-        return "workers: unknown"
-    return f"workers: {len(one.known_by)} of {len(listing.workers)} know it, {len(one.open_in)} have it open"
 
 
 def _name(published: ModelPublished) -> str:

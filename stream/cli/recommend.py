@@ -93,7 +93,9 @@ def recommend(ctx: click.Context, bundle: Path, source: Path, output: Path | Non
             answered += 1
             write(answer_line(row.name, found.recommendation, found.body, found.body_sha256))
     if not_used:
-        click.echo(_not_used(list(not_used)), err=True)
+        names = ", ".join(map(shown, list(not_used)[:NOT_USED_SHOWN_MAX]))
+        more = " and more" if len(not_used) > NOT_USED_SHOWN_MAX else ""
+        click.echo(f"  {'not used':13s} the input's columns {names}{more}", err=True)
     for fault in faults:
         click.echo(fault, err=True)
     if faulty > len(faults):
@@ -118,9 +120,3 @@ def _answer(row: Row, model: PublishedModel) -> Answer | None:
     if not row.decided:
         return answer_if_declined(row.decision, model)
     return None if row.decision.outcome == "approved" else answer(row.decision, model)
-
-
-def _not_used(columns: list[str]) -> str:
-    """The line about columns that are nothing of a row, as `coach bundle build` says it of the pool's."""
-    more = " and more" if len(columns) > NOT_USED_SHOWN_MAX else ""
-    return f"  {'not used':13s} the input's columns {', '.join(map(shown, columns[:NOT_USED_SHOWN_MAX]))}{more}"

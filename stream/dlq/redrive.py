@@ -142,7 +142,6 @@ def _receipts(
 
 
 def _unfit(letter: DeadLetter, redrive: Redrive) -> str | None:
-    """Say why a letter cannot go back, or None."""
     if letter["topic"] not in redrive.targets:
         return f"came from topic {letter['topic']}, which is none of ours to write to"
     if redrives(letter) >= REDRIVES_MAX:

@@ -205,13 +205,11 @@ def _number(cell: str | None) -> float | None:
 def _table(file: pyarrow.parquet.ParquetFile, path: Path, flat: FlatRows) -> Iterator[Mapping[str, Any]]:
     _check_columns(file.schema_arrow.names, path, flat)
     for batch in file.iter_batches(BATCH_ROWS):
-        columns = [_without_truth(batch.column(k), name, flat) for k, name in enumerate(batch.schema.names)]
+        columns = [  # truth values of a feature as the numbers 1 and 0, which is how both libraries train on them
+            column.cast(pa.float64()) if name in flat.features and pa.types.is_boolean(column.type) else column
+            for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        ]
         yield from _rows_of(pa.RecordBatch.from_arrays(columns, batch.schema.names))
-
-
-def _without_truth(column: pa.Array, name: str, flat: FlatRows) -> pa.Array:
-    """A feature's column of truth values as the numbers 1 and 0, which is how both libraries train on one."""
-    return column.cast(pa.float64()) if name in flat.features and pa.types.is_boolean(column.type) else column
 
 
 def _rows_of(batch: pa.RecordBatch) -> Iterator[Mapping[str, Any]]:

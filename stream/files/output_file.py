@@ -49,7 +49,6 @@ def written(output: Path | None) -> Iterator[Write]:
 
 
 def _checked(output: Path, name: str) -> Path:
-    """The path with links resolved."""
     with _write_errors(name):
         place = output.resolve()
         if place.is_dir():

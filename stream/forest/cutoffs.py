@@ -112,7 +112,8 @@ def _search(
     predict: Callable[[Floats], Floats], threshold: float, dtype: type[np.float32 | np.float64], approve: Approve
 ) -> float:
     """Narrow down, over all finite margins in order, where the decision turns; the link rises with the margin."""
-    highest = _ordinal_of(np.finfo(dtype).max, dtype)
+    # The place of the greatest margin among all floats of its dtype, zero being 0.
+    highest = int(np.finfo(dtype).max.view(np.int32 if dtype is np.float32 else np.int64))
     below, above = -highest - 1, highest + 1  # ordinals outside the finite ones: declined by, accepted by definition
     while above - below > 1:
         step = max(1, (above - below) // _GRID)
@@ -129,11 +130,6 @@ def _search(
         message = "no margin of this model reaches that threshold"
         raise InvalidDecision(message)
     return float(_margins_at([turn], dtype)[0])
-
-
-def _ordinal_of(margin: np.floating, dtype: type[np.float32 | np.float64]) -> int:
-    """The place of a positive float among all floats of its dtype, zero being 0."""
-    return int(margin.view(np.int32 if dtype is np.float32 else np.int64))
 
 
 def _margins_at(ordinals: range | list[int], dtype: type[np.float32 | np.float64]) -> Floats:

@@ -6,7 +6,6 @@ leaves needs, leaf values, their differences and their sums are integers, and ad
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -39,7 +38,8 @@ def leaf_units(forest: Forest) -> LeafUnits:
     """Express `forest` in the coarsest unit that every leaf and the base margin is a whole multiple of."""
     weights = [float(weight) for weight in forest.weight]
     base = float(forest.base_margin)
-    unit_log2 = _unit_log2([*weights, base])
+    lowest_bits = [_lowest_bit(*value.as_integer_ratio()) for value in (*weights, base) if value]
+    unit_log2 = min(lowest_bits, default=0)  # each value is a whole multiple of 2**unit_log2
     leaf = [_multiple(weight, unit_log2) for weight in weights]
     base_units = _multiple(base, unit_log2)
     first_leaf = forest.first_leaf.tolist()
@@ -70,12 +70,6 @@ def in_units(units: LeafUnits, value: float) -> int:
         message = f"a margin is not a whole number of units of 2^{units.unit_log2}: it belongs to another model"
         raise CorruptionError(message)
     return exact.numerator
-
-
-def _unit_log2(values: Iterable[float]) -> int:
-    """The largest k for which each value is a whole multiple of 2**k; 0 where all are zero."""
-    lowest_bits = [_lowest_bit(*value.as_integer_ratio()) for value in values if value]
-    return min(lowest_bits, default=0)
 
 
 def _lowest_bit(numerator: int, denominator: int) -> int:

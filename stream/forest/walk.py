@@ -135,7 +135,6 @@ def splits_of(forest: Forest) -> Splits:
 
 @numba.njit(cache=True, nogil=True)
 def _slot(rows: Floats, row: int, splits: Splits, tree: int) -> int:
-    """The leaf that one row reaches in one tree."""
     node = splits.first_node[tree]
     while splits.left[node] != INSIDE:
         goes = goes_left(rows[row, splits.feature[node]], splits, node)

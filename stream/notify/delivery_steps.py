@@ -137,7 +137,6 @@ class DeliverySteps:
             job.written_ms = self._now_ms()
 
     def _begin(self, job: Job, draft: Draft, retry: Retry) -> None:
-        """Record `sending`, once a job."""
         if job.begun:
             return
         begun = notice(

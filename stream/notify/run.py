@@ -250,8 +250,6 @@ class NotifierProcess:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Stop in order at SIGTERM and SIGINT."""
-
         def stop(number: int, _frame: FrameType | None) -> None:
             log.info("notify.stopping", extra={"signal": number})
             self._stop = True

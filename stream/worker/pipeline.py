@@ -158,7 +158,6 @@ class Pipeline:
         return next((name for kind, name in OUTAGES.items() if isinstance(self._away, kind)), "other")
 
     async def _wait(self) -> None:
-        """Wait until there is something to do."""
         if self._fresh or self._more_due:
             return
         self._arrived.clear()

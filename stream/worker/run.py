@@ -265,7 +265,6 @@ class StoppableWorker(Worker):
         super()._schedule_shutdown(signal.SIGTERM)
 
     def _schedule_shutdown(self, signal: Any) -> None:  # noqa: ANN401 - mode's signature
-        """Faust's handler of SIGTERM and SIGINT."""
         if self._watchdog is None:
             log.info("worker.stopping", extra={"signal": int(signal)})
         self.watch(DEPENDENCY_UNREACHABLE)

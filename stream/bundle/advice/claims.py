@@ -97,7 +97,6 @@ def check_claims(
 
 
 def _claims(pool: Pool, column: ClaimColumn) -> Claims:
-    """The claims present. Shape: (rows with a claim,)."""
     has = _has_claim(pool)
     if pool.claims is None or not has.any():
         message = f"the pool's column {column.name!r}, which --claim-column names, is empty in every row"

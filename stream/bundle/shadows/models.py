@@ -237,7 +237,6 @@ def _aligned(shadow: Forest, forest: Forest) -> Forest:
 
 
 def _link(forest: Forest) -> str:
-    """The link in words, equal where the links are."""
     line = (
         forest.link_line if forest.objective in forest.link_line else f"{forest.objective} {forest.link_line}".strip()
     )

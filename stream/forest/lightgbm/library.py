@@ -37,8 +37,6 @@ def lightgbm() -> Any:  # noqa: ANN401  (the module itself, which has no type in
 
 
 class _CollectingLogger:
-    """A logger that collects lines."""
-
     def __init__(self) -> None:
         self.lines: list[str] = []
 

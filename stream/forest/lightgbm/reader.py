@@ -74,7 +74,6 @@ def read_lightgbm(text: str, *, trees: TreesUsed | None) -> Forest:
 
 
 def _check_with_owner(text: str) -> None:
-    """Refuse a file that LightGBM itself cannot load."""
     lgb = lightgbm()
     try:
         lgb.Booster(model_str=text)

@@ -155,7 +155,6 @@ def _is_short(exact: Decimal) -> bool:
 
 
 def _decimal(value: float) -> Decimal:
-    """The shortest decimal that reads back as this number."""
     return Decimal(repr(float(value)))
 
 
@@ -164,7 +163,6 @@ def _decimals(exact: Decimal) -> int:
 
 
 def _decimals_for(exact: Decimal) -> int:
-    """The decimals that give `SIGNIFICANT` digits."""
     return max(0, SIGNIFICANT - 1 - exact.adjusted())
 
 

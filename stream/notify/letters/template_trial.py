@@ -80,7 +80,6 @@ def _views() -> Iterator[tuple[str, View]]:
 
 
 def _expected(view: View) -> dict[str, list[str]]:
-    """The texts that each block must show."""
     steps = [step for option in view["options"] for step in option["steps"]]
     notice = [view["lender"]["notice"]] if view["lender"]["notice"] else []
     return {
@@ -134,7 +133,6 @@ def _part(templates: LetterTemplates, part: str, whole: str, view: View, case: s
 
 
 def _shown(text: str, part: str) -> str:
-    """The visible text, without white space."""
     return _squeezed(visible(text) if part == "html" else text)
 
 

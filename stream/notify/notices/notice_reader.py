@@ -66,7 +66,6 @@ class NoticeReader:
         return count
 
     def _range(self, consumer: Consumer, brokers: str) -> tuple[dict[int, int], dict[int, int]]:
-        """From where to where to read, by partition."""
         known = self._index.read_to()
         marks = watermarks(consumer, self._topic, brokers)
         if any(known.get(number, 0) > high for number, (_, high) in marks.items()):

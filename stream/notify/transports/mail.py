@@ -231,7 +231,6 @@ def message_of(package: Package, settings: NotifySettings) -> EmailMessage:
 
 
 def _header_text(text: str) -> str:
-    """One line of printable characters."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 

@@ -98,7 +98,7 @@ def build_leaf_matrix(
         margins=native[order],
         references=_references(order, reference_key),
         scales=np.array([scale_of(column, scale) for column in recorded.T]),
-        medians=np.array([_median(column) for column in recorded.T]),
+        medians=np.array([np.median(known) if len(known := c[~np.isnan(c)]) else 0.0 for c in recorded.T]),
         category_start=np.cumsum([0, *(len(codes) for codes, _ in seen)]),
         category_codes=np.concatenate([codes for codes, _ in seen]),
         category_counts=np.concatenate([counts for _, counts in seen]).astype(np.int64),
@@ -115,11 +115,6 @@ def without_no_record(rows: NDArray[np.float64], rules: FeatureRules) -> NDArray
             with np.errstate(over="ignore"):
                 rows[rows[:, j].astype(np.float32) == rule.missing, j] = np.nan
     return rows
-
-
-def _median(column: NDArray[np.float64]) -> float:
-    seen = column[~np.isnan(column)]
-    return float(np.median(seen)) if len(seen) else 0.0
 
 
 def _references(order: NDArray[np.int64], key: bytes) -> NDArray[np.uint8]:

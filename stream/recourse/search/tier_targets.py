@@ -73,8 +73,6 @@ def targets_of(model: SearchedModel, reach: PersonReach, ranking: Ranking, *, fi
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _TierSearch:
-    """One person's search for all tiers."""
-
     model: SearchedModel
     reach: PersonReach
     ranking: Ranking

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from stream.wire.schema_files import SchemaNode
 
@@ -56,18 +56,17 @@ def _normal(node: SchemaNode, space: str) -> SchemaNode:
         plain |= {"name": name}
         space = name.rpartition(".")[0]
     if "fields" in node:
-        plain["fields"] = [_field(field, space) for field in node["fields"]]
+        plain["fields"] = [
+            {name: field[name] for name in ("name", "default") if name in field}
+            | {"type": _normal(field["type"], space)}
+            for field in node["fields"]
+        ]
     for part in ("items", "values"):
         if part in node:
             plain[part] = _normal(node[part], space)
     if plain.keys() == {"type"}:
         return _normal(kind, space)
     return plain
-
-
-def _field(field: Mapping[str, Any], space: str) -> dict[str, Any]:
-    default = {"default": field["default"]} if "default" in field else {}
-    return {"name": field["name"], "type": _normal(field["type"], space)} | default
 
 
 def _full_name(name: str, space: str) -> str:
