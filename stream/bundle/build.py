@@ -43,9 +43,7 @@ class BuildAdvice:
 
     ignored_columns: tuple[str, ...]
     unlabelled: tuple[str, ...]  # features that a letter would call by their column's name
-    unproven_words: tuple[
-        str, ...
-    ]  # features whose words only features.toml gives, with no claims to prove their order
+    unproven_words: tuple[str, ...]  # features whose words only features.toml gives; claims would prove their order
     rank: PoolRank | None  # of the pool's target column, where one was named
     claims: ClaimReport | None
     trees_by_claims: bool  # whether claims decided which trees were meant

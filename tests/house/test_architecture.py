@@ -17,6 +17,20 @@ def test_every_module_that_it_names_is_there() -> None:
     assert not [path for path in named if not (REPOSITORY / path).exists()]
 
 
+def test_every_file_that_a_page_names_is_there() -> None:
+    """Given the README and all pages, when the files of the repository that they name are looked for, then each is there."""
+    pages = [REPOSITORY / "README.md", REPOSITORY / "schemas" / "README.md", *(REPOSITORY / "docs").rglob("*.md")]
+    named = {
+        (str(page.relative_to(REPOSITORY)), path)
+        for page in pages
+        for path in re.findall(
+            r"\b((?:stream|tests|deploy)/[\w/.-]+\.(?:py|toml|md|yml|json))", page.read_text("utf-8")
+        )
+    }
+    assert len(named) > 60
+    assert not sorted(one for one in named if not (REPOSITORY / one[1]).exists())
+
+
 def test_every_room_is_in_it() -> None:
     """Given the package, when its rooms are listed, then the page has each."""
     rooms = {str(path.parent.relative_to(REPOSITORY)) for path in (REPOSITORY / "stream").rglob("*/__init__.py")}

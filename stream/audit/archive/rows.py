@@ -141,6 +141,8 @@ def _read_row(cells: Mapping[str, Any], *, records: bool) -> ReadRow:
         value=None if records else cells["kafka_value"],
     )
     if not records:
+        if cells["why"] is None:
+            raise TypeError  # every row of such a file says why
         return ReadRow(stored=stored, record=cells["why"])
     record = {
         "decision_id": cells["decision_id"],

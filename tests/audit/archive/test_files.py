@@ -20,6 +20,7 @@ from stream.audit.archive.range_spool import RangeSpool, Row
 from stream.audit.archive.read import read_archive
 from stream.audit.archive.rows import read_rows, row_of, suspect
 from stream.audit.archive.target import Target
+from stream.errors import ArchiveDamaged
 from stream.wire.framing import SingleObject
 from tests.audit.archive.topic import MemoryTopic, audit_record, sink_once, stored
 
@@ -126,3 +127,17 @@ def test_a_wrong_hash_is_kept_and_told() -> None:
     row, why = row_of(stored(0, b"x"), OF, SingleObject())
     assert why
     assert not suspect(row)
+
+
+def test_bytes_that_are_no_record_come_with_the_reason_or_not_at_all(tmp_path: Path) -> None:
+    """Given a file of what is no audit record, when it is read, then each row has its reason; given one whose reason somebody took out, then the file is damaged."""
+    file = tmp_path / "kept.parquet"
+    written([row_of(stored(0, b"x"), OF, SingleObject())[0]], file)
+    (read,) = read_rows(file, "kept")
+    assert isinstance(read.record, str)
+    assert read.record
+    table = pq.read_table(file)
+    empty = pa.nulls(1, table.schema.field("why").type)
+    pq.write_table(table.set_column(table.schema.get_field_index("why"), "why", empty), file)
+    with pytest.raises(ArchiveDamaged, match="kept of the archive"):
+        list(read_rows(file, "kept"))
