@@ -112,7 +112,7 @@ def test_nothing_is_left_behind_whatever_ends_it(loans: Path, blow: signal.Signa
         assert processes_under(out)
         story.send_signal(blow)
         _, said = story.communicate(timeout=40)
-        assert story.returncode == code
+        assert story.returncode == code, said
         assert "Traceback" not in said
     deadline = time.monotonic() + 30
     while processes_under(out) and time.monotonic() < deadline:
