@@ -36,6 +36,7 @@ settings.load_profile("ci" if os.environ.get("CI") == "true" else "here")
 def pytest_configure(config: pytest.Config) -> None:
     """Compile what answers need once, before several processes do so side by side, and their workers start late for it."""
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+        config.option.loadscopereorder = False  # else xdist begins with the files that have the most tests
         both = (
             "from tests.recourse.lenders import lender; [lender(name).answers(1) for name in ('xgboost', 'lightgbm')]"
         )
@@ -44,15 +45,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of one file that need services in one process, and begin with them: they wait while others compute.
+    """Keep the tests of one file in one process, which then makes what they share once, and begin with the long ones.
 
-    The judge, whose tests are the longest, comes next, so that no process is left alone with it at the end.
+    Tests with services wait while others compute, so they come first; the judge's are the longest of the others.
     """
-    shared = [item for item in items if NEEDS_SERVICES & set(getattr(item, "fixturenames", ()))]
-    for item in shared:
+    for item in items:
         item.add_marker(pytest.mark.xdist_group(item.path.relative_to(REPOSITORY).as_posix()))
-    rank = {item: 2 - (item.get_closest_marker("judge") is not None) for item in items} | dict.fromkeys(shared, 0)
-    items.sort(key=rank.__getitem__)
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    if NEEDS_SERVICES & set(getattr(item, "fixturenames", ())) or item.get_closest_marker("service"):
+        return 0
+    return 1 if item.get_closest_marker("judge") else 2
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

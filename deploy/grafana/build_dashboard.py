@@ -171,11 +171,11 @@ ROWS: Final[Sequence[tuple[str, Sequence[Panel]]]] = (
                 kind="stacked",
             ),
             Panel(
-                title="Read, settled, let go of a second",
+                title="Decisions read, safe to commit and released, a second",
                 queries=[
                     (f"sum(rate(coach_decisions_read_total{RATE}))", "read"),
                     (f"sum(rate(coach_decisions_acked_total{RATE}))", "safe to commit"),
-                    (f"sum(rate(coach_decisions_released_total{RATE}))", "let go of, to be read again"),
+                    (f"sum(rate(coach_decisions_released_total{RATE}))", "released, to be read again"),
                 ],
                 unit="ops",
             ),

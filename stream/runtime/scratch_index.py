@@ -13,8 +13,8 @@ CACHE_KIB: Final = 32 * 1024
 
 
 def scratch_database(cache_kib: int) -> sqlite3.Connection:
-    """Open a database without a name, on the disk past its cache; SQLite deletes it when it is closed."""
-    database = sqlite3.connect("", isolation_level=None)
+    """Open a database without a name, on the disk past its cache; SQLite deletes it when it is closed, by any thread."""
+    database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
     for pragma in (f"cache_size = -{cache_kib}", "journal_mode = OFF", "synchronous = OFF"):
         database.execute(f"PRAGMA {pragma}")
     return database

@@ -16,7 +16,8 @@ from tests.service.stack import Stack
 pytestmark = [pytest.mark.service, pytest.mark.chaos, pytest.mark.timeout(400)]
 
 
-@pytest.mark.parametrize("decisions", [800, pytest.param(2_000, marks=pytest.mark.nightly)])
+@pytest.mark.nightly  # the storm below kills workers too
+@pytest.mark.parametrize("decisions", [2_000])
 def test_decisions_with_a_worker_killed_and_restarted(
     stack: Stack, heloc: Lender, tmp_path: Path, decisions: int
 ) -> None:

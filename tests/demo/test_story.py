@@ -9,7 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from stream.cli.main import coach
 from tests.demo.loans import FEATURES, own_data, write_loans
 
 COACH = [sys.executable, "-m", "stream.cli.main"]
@@ -87,8 +89,10 @@ def test_what_is_wrong_with_ones_own_data_is_one_line(
     """Given own data with something wrong, when the demo runs, then the code is 2 and one line names it."""
     (loans / "short.toml").write_text(FEATURES.partition("[housing]")[0])
     monkeypatch.chdir(loans)
-    done = run([*COACH, "demo", *arguments])
-    assert done.returncode == 2, done.stderr
+    terminated = signal.getsignal(signal.SIGTERM)
+    done = CliRunner().invoke(coach, ["demo", *arguments])
+    signal.signal(signal.SIGTERM, terminated)  # the command has set its own
+    assert done.exit_code == 2, done.stderr
     assert complaint in done.stderr
     assert done.stderr.startswith("coach: ")
     assert done.stderr.count("\n") == 1

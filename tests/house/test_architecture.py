@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from tests.house import decision_walk
+from tests.house.module_index import with_index
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = (REPOSITORY / "docs" / "architecture.md").read_text(encoding="utf-8")
@@ -35,6 +36,11 @@ def test_every_room_is_in_it() -> None:
     """Given the package, when its rooms are listed, then the page has each."""
     rooms = {str(path.parent.relative_to(REPOSITORY)) for path in (REPOSITORY / "stream").rglob("*/__init__.py")}
     assert not {room for room in rooms if f"`{room}`" not in PAGE}
+
+
+def test_it_lists_every_module_as_its_docstring_says() -> None:
+    """Given the page, then its last part is what the modules say of themselves today."""
+    assert with_index(PAGE) == PAGE, "run python -m tests.house.module_index"
 
 
 def test_a_decision_goes_a_short_way() -> None:

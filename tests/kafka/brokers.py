@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -144,16 +145,16 @@ class Brokers:
 
     def _format(self) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)
-        cluster = self._uuid()
+        cluster = _uuid()
         numbers = range(1, len(self._ports) + 1)
-        voters = ",".join(f"{n}@127.0.0.1:{self._ports[n - 1] + 1}:{self._uuid()}" for n in numbers)
+        voters = ",".join(f"{n}@127.0.0.1:{self._ports[n - 1] + 1}:{_uuid()}" for n in numbers)
         for number in numbers:
             properties = self._directory / f"broker-{number}.properties"
             properties.write_text(self._properties(number))
             if (self._directory / f"data-{number}" / "meta.properties").exists():
                 continue
             how = ["--standalone"] if len(self._ports) == 1 else ["--initial-controllers", voters]
-            self._storage_tool("format", "-t", cluster, *how, "-c", str(properties))
+            self._format_storage("-t", cluster, *how, "-c", str(properties))
 
     def _properties(self, number: int) -> str:
         port, copies = self._ports[number - 1], len(self._ports)
@@ -182,6 +183,9 @@ share.coordinator.state.topic.min.isr={in_sync}
 group.initial.rebalance.delay.ms=0
 unclean.leader.election.enable=false
 log.segment.bytes=16777216
+metadata.max.idle.interval.ms=0
+num.network.threads=1
+num.io.threads=2
 """
 
     def _launch(self, number: int) -> None:
@@ -206,18 +210,21 @@ log.segment.bytes=16777216
         reason = f"broker {number} does not start: {self.log(number)[-500:]}"
         raise NoBrokers(reason)
 
-    def _uuid(self) -> str:
-        return self._storage_tool("random-uuid").split()[-1]
-
-    def _storage_tool(self, *arguments: str) -> str:
+    def _format_storage(self, *arguments: str) -> None:
         said = ""
         for tool in STORAGE_TOOLS:
-            done = subprocess.run([*self._java, tool, *arguments], capture_output=True, text=True, check=False)
+            command = [*self._java, tool, "format", *arguments]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode == 0:
-                return done.stdout
+                return
             said += done.stdout + done.stderr
         reason = f"Kafka's StorageTool fails: {said.strip()[-500:]}"
         raise NoBrokers(reason)
+
+
+def _uuid() -> str:
+    """A random id as Kafka writes them: 16 bytes in base64, of which the first is no hyphen."""
+    return f"A{secrets.token_urlsafe(16)[1:]}"
 
 
 _children: list[subprocess.Popen[bytes]] = []  # kept, so that an ended broker can be told from a running one

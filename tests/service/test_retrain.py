@@ -66,7 +66,7 @@ class Traffic:
             yield record(lender.decision(row, decision_id=name, event_time=rfc3339(now_ms)))
 
 
-@pytest.mark.parametrize("versions", [4, pytest.param(10, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("versions", [3, pytest.param(10, marks=pytest.mark.nightly)])
 def test_publications_under_load(stack: Stack, tmp_path: Path, versions: int) -> None:
     """Given two workers and a flow of decisions, when so many versions and a second revision of each are published, Redis being emptied now and then, then every decline is answered by the version that it names and the revision effective at its time, with that version's own margin, none is lost, and none is a dead letter."""
     seed = 20261128
