@@ -19,6 +19,7 @@ from tests.service.stack import each_stack, embedded_stack, loud, real_stack_or_
 __all__ = ["client", "each_stack", "embedded_stack", "no_redis", "real_stack_or_none", "redis_url", "stack"]
 
 NEEDS_SERVICES = frozenset({"stack", "each_stack"})
+SHORT_FOR_EACH_LONG = 4  # files; some are left for the end, when the long ones are done
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 settings.register_profile("here", deadline=None, max_examples=examples(100))
@@ -45,19 +46,24 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of one file in one process, which then makes what they share once, and begin with the long ones.
+    """Keep the tests of one file in one process, which then makes what they share once.
 
-    Tests with services wait while others compute, so they come first; the judge's are the longest of the others.
+    Files that wait for services alternate with such as compute, so that no processor waits; the long ones begin first.
     """
     for item in items:
         item.add_marker(pytest.mark.xdist_group(item.path.relative_to(REPOSITORY).as_posix()))
-    items.sort(key=_turn)
+    long = {item.path for item in items if _is_long(item)}
+    turns = dict.fromkeys((item.path for item in items), 0)
+    for n, path in enumerate(path for path in turns if path in long):
+        turns[path] = n * (1 + SHORT_FOR_EACH_LONG)
+    for n, path in enumerate(path for path in turns if path not in long):
+        turns[path] = n + n // SHORT_FOR_EACH_LONG + 1
+    items.sort(key=lambda item: turns[item.path])
 
 
-def _turn(item: pytest.Item) -> int:
-    if NEEDS_SERVICES & set(getattr(item, "fixturenames", ())) or item.get_closest_marker("service"):
-        return 0
-    return 1 if item.get_closest_marker("judge") else 2
+def _is_long(item: pytest.Item) -> bool:
+    marked = item.get_closest_marker("service") or item.get_closest_marker("judge")
+    return bool(marked or NEEDS_SERVICES & set(getattr(item, "fixturenames", ())))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

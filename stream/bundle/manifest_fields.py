@@ -11,7 +11,6 @@ from typing import Any, Final, TypeAlias, get_args
 from stream.forest.trees import Library
 
 Check: TypeAlias = tuple[Callable[[Any], bool], str]  # whether a value passes, and what it must be
-
 OWN_PATH: Final = "manifest.json"
 WHOLE_BELOW: Final = 1 << 53  # JSON readers differ on integers from here on
 PATH_BYTES_MAX: Final = 255  # of one name, on any file system

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,8 +20,6 @@ from stream.runtime.settings import read_settings
 
 FAULTS_SHOWN_MAX: Final = 20
 TERMINATED: Final = 143  # 128 + SIGTERM
-
-
 EXAMPLE: Final = """\b
 Example:
   coach demo
@@ -82,12 +79,10 @@ def demo(  # noqa: PLR0913, PLR0917 - one parameter per flag
     Starts an embedded Kafka and Redis, trains a model on the German credit data (or on yours), publishes it, lets the
     real worker answer every declined application, prints three of the answers, and verifies every audit record.
     """
-    # Leave as after an exception, so that everything that was started is stopped.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     if publish_only and out is None:
         message = "--publish-only also needs --out, a folder that the workers can read: the bundle's place"
         raise ConfigurationError(message)
-    with _folder(out, again=publish_only) as folder:
+    with _signals(), _folder(out, again=publish_only) as folder:
         if data is None:
             cache = cache_dir or default_cache()
             script = german_credit_script(folder, threshold=threshold, per_second=rate, cache=cache)
@@ -113,6 +108,26 @@ def demo(  # noqa: PLR0913, PLR0917 - one parameter per flag
         click.echo(f"  coach bundle show {out / 'bundle'}")
         click.echo(f"  coach audit verify {out / 'answers.jsonl'} --bundle {out / 'bundle'}")
     ctx.exit(1 if faults else 0)
+
+
+@contextmanager
+def _signals() -> Iterator[None]:
+    """Leave as after an exception, so that all is stopped; a Kafka client being made turns it into an error of its own."""
+    ended: list[BaseException] = []
+
+    def end(number: int, _frame: object) -> None:
+        ended.append(KeyboardInterrupt() if number == signal.SIGINT else SystemExit(TERMINATED))
+        raise ended[-1]
+
+    for one in (signal.SIGTERM, signal.SIGINT):
+        if signal.getsignal(one) is not signal.SIG_IGN:  # as a script's background job ignores SIGINT
+            signal.signal(one, end)
+    try:
+        yield
+    except Exception:
+        if ended:
+            raise ended[-1] from None
+        raise
 
 
 @contextmanager

@@ -21,7 +21,6 @@ from stream.times import time_ms
 MIB = 1 << 20
 LINES_FROM_BYTES = 64 * MIB  # below, one line at the end is enough
 
-
 GROUP_EXAMPLE = """\b
 Example:
   coach model publish bundle

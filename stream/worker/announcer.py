@@ -62,7 +62,15 @@ class Announcer:
         away = False
         while True:
             try:
-                announce(self._client, self._group, self._serving(), ttl_s=HOLDS_S)
+                serving: Serving = {
+                    "worker": self._worker,
+                    "software_version": SOFTWARE_VERSION,
+                    "since": self._since,
+                    "models_epoch": self._epoch(),
+                    "open_bundles": self._opened(),
+                    "partitions": self._partitions(),
+                }
+                announce(self._client, self._group, serving, ttl_s=HOLDS_S)
                 away = False
             except RedisUnavailable as error:
                 if not away:
@@ -74,13 +82,3 @@ class Announcer:
             withdraw(self._client, self._group, self._worker)
         except RedisUnavailable as error:
             log.warning("announcer.redis_away", extra={"why": str(error)})
-
-    def _serving(self) -> Serving:
-        return {
-            "worker": self._worker,
-            "software_version": SOFTWARE_VERSION,
-            "since": self._since,
-            "models_epoch": self._epoch(),
-            "open_bundles": self._opened(),
-            "partitions": self._partitions(),
-        }

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.service.room import AS_DEPLOYED, REPOSITORY
+from tests.service.room import PYTHONPATH, REPOSITORY
 from tests.service.stack import REQUIRED, loud
 
 DEPLOY: Final = REPOSITORY / "deploy"
@@ -41,11 +41,10 @@ def need(config: pytest.Config, program: str) -> str:
 @contextmanager
 def running(command: list[str], log: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
     """A process from its start to the end of the block, where it is told to stop, as an orchestrator does."""
-    path = os.pathsep.join([str(REPOSITORY), str(AS_DEPLOYED)])
     with log.open("ab") as said:
         process = subprocess.Popen(
             command,
-            env={**os.environ, "PYTHONPATH": path, **environment},
+            env={**os.environ, "PYTHONPATH": PYTHONPATH, **environment},
             stdout=said,
             stderr=said,
             cwd=log.parent,

@@ -1,10 +1,12 @@
-"""Puts real output into README.md and docs, between marks: `python tests/house/renew_readme.py demo | settings | test`.
+"""Puts real output into README.md and docs, between marks: `python tests/house/renew_readme.py demo | modules | settings | test`.
 
-`demo` runs `coach demo`, `test` runs `make test` and keeps its first and last lines, `settings` writes the worker's table.
+`demo` runs `coach demo`, `test` runs `make test` and keeps its first and last lines, `settings` writes the worker's table,
+`modules` the first line of each module's docstring.
 """
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -17,6 +19,7 @@ from stream.runtime.settings_reader import documentation
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGES = {
     "demo output": REPOSITORY / "docs" / "demo.md",
+    "modules": REPOSITORY / "docs" / "architecture.md",
     "settings": REPOSITORY / "docs" / "settings.md",
     "test output": REPOSITORY / "README.md",
 }
@@ -53,6 +56,21 @@ def settings_table() -> str:
     return "\n".join(["| variable | default | meaning |", "|---|---|---|", *rows]) + "\n"
 
 
+def modules_table() -> str:
+    """Every module of the package by its room, with the first line of its docstring, as tables of Markdown."""
+    lines: list[str] = []
+    room = None
+    for path in sorted((REPOSITORY / "stream").rglob("*.py"), key=lambda one: (one.parent, one.name)):
+        if path.name == "__init__.py":
+            continue
+        if path.parent != room:
+            room = path.parent
+            lines.append(f"\n### {room.relative_to(REPOSITORY)}\n\n| module | |\n|---|---|\n")
+        said = (ast.get_docstring(ast.parse(path.read_bytes())) or "").partition("\n")[0]
+        lines.append(f"| `{path.name}` | {said.replace('|', chr(92) + '|')} |\n")
+    return "".join(lines)
+
+
 def main() -> None:
     """Do what the argument says."""
     match sys.argv[1:]:
@@ -61,6 +79,8 @@ def main() -> None:
                 "demo output",
                 f"```text\n{output_of(str(Path(sys.executable).with_name('coach')), 'demo').strip()}\n```\n",
             )
+        case ["modules"]:
+            put("modules", modules_table())
         case ["settings"]:
             put("settings", settings_table())
         case ["test"]:

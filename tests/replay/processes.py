@@ -8,15 +8,14 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from tests.service.room import AS_DEPLOYED, REPOSITORY, Room
+from tests.service.room import PYTHONPATH, Room
 
 LONGEST_S: Final = 1_200.0
 
 
 def environment_of(here: Room | None, **more: str) -> dict[str, str]:
     """The environment of a command: the test's own, then the room's, then more."""
-    path = os.pathsep.join([str(REPOSITORY), str(AS_DEPLOYED)])
-    return {**os.environ, "PYTHONPATH": path, **(here.environment if here else {}), **more}
+    return {**os.environ, "PYTHONPATH": PYTHONPATH, **(here.environment if here else {}), **more}
 
 
 def replay(

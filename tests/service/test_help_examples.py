@@ -25,7 +25,7 @@ import pytest
 
 from stream.cli.main import SUBCOMMANDS, coach
 from tests.service.lender import Lender, records, toy_lender
-from tests.service.room import AS_DEPLOYED, REPOSITORY, Room, command, room
+from tests.service.room import PYTHONPATH, REPOSITORY, Room, command, room
 from tests.service.stack import Stack
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(240)]
@@ -158,12 +158,11 @@ def meant(here: Room, words: tuple[str, ...]) -> list[str]:
 
 def start(here: Room, folder: Path, words: tuple[str, ...], output: Path) -> subprocess.Popen[bytes]:
     """Start a command in a folder."""
-    path = os.pathsep.join([str(REPOSITORY), str(AS_DEPLOYED)])
     with output.open("wb") as said:
         return subprocess.Popen(
             [sys.executable, "-m", "stream.cli.main", *meant(here, words)],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": path, "HOME": str(folder), **NEEDED, **here.environment},
+            env={**os.environ, "PYTHONPATH": PYTHONPATH, "HOME": str(folder), **NEEDED, **here.environment},
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=said,

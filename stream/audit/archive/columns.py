@@ -16,7 +16,6 @@ from stream.canonical import canonical_json
 from stream.times import TIME_MS_MAX, TIME_MS_MIN, time_ms
 
 SHIFT_MAX: Final = 2_000  # a double ends at 2^1024 and 2^-1074: beyond, a contribution has no number as a double
-
 _text: Final = pa.string()
 _word: Final = pa.string()  # of few different values: written with a dictionary
 _number: Final = pa.float64()

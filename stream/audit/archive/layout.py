@@ -1,4 +1,4 @@
-"""Where what lies in an archive: names of folders and files, and the ranges of offsets that they hold.
+"""What the folders and files of an archive are called, and which range of offsets each holds.
 
     _archive.json                                            which topic, and how long a range is
     _partitions/audit/00003.json                             that the archive has a partition 3 (see markers.py)
@@ -38,7 +38,6 @@ WHOLE: Final = ".json"
 TAIL: Final = ".tail.json"
 HELD: Final = ".held.json"
 PARQUET: Final = ".parquet"
-
 VALUE_CHARACTERS_MAX: Final = 100  # of an id in a folder's name, once quoted; file systems take 255 bytes
 TOPIC_CHARACTERS_MAX: Final = 120  # of the topic in a file's name; Kafka takes 249
 SHORT_DIGEST: Final = 16

@@ -1,4 +1,4 @@
-"""The rows of one range while it fills: in a database of SQLite's that has no name, on the disk past its cache.
+"""The rows of one range while it fills, in an unnamed temporary SQLite database: in memory up to its cache, then on disk.
 
 So a range takes little memory however large its records are, and is sorted whenever it is written.
 """

@@ -16,7 +16,6 @@ from stream.runtime.settings import Settings
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
-
 PROBE_EVERY_S: Final = 1.0  # while the brokers are gone
 QUIET_S: Final = 5.0  # without a message before the brokers are probed: librdkafka reports their loss once, or never
 GRACE_S: Final = 120.0  # past an outage: for writing a range, before the group or Kubernetes gives up on us

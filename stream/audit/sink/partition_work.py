@@ -35,7 +35,6 @@ from stream.wire.framing import Framing
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
-
 TAIL_SHARE_MAX: Final = 0.1  # of the time may go into writing tails: a slow store is written to less often
 SPANS_TOLD_MAX: Final = 5
 

@@ -32,7 +32,6 @@ from stream.runtime.retry import Abandoned
 from stream.runtime.settings import Settings
 
 log = logging.getLogger(__name__)
-
 MESSAGES_A_CALL: Final = 200
 POLL_S: Final = 0.25
 ANSWER_MAX_S: Final = 10.0  # for the brokers to say where a partition begins and ends

@@ -14,7 +14,6 @@ from stream.audit.sink.partition_work import Totals
 from stream.runtime.counters import Counters, counter, gauge
 
 log = logging.getLogger(__name__)
-
 LOOK_EVERY_S: Final = 1.0
 LAST_LOOK_S: Final = 5.0  # for the brokers to say where a partition ends; the first that is not told ends the look
 METERS: Final = (

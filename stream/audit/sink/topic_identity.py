@@ -19,7 +19,6 @@ from stream.runtime.kafka.topic_scan import check_readable
 from stream.runtime.logs import librdkafka_log
 
 log = logging.getLogger(__name__)
-
 TOPIC_ID_WAIT_S: Final = 10.0
 
 

@@ -32,7 +32,6 @@ NOT_NEGATIVE = (
     "cross_entropy_lambda",
 )  # fmt: skip
 PROBABILITIES = (*LOGISTIC, *LOGISTIC_WITH_A_FACTOR, *OF_THE_SIGN)
-
 _OTHER_SHAPES = (TypeError, ValueError, IndexError, AttributeError, ArithmeticError, RecursionError, struct.error)
 
 

@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 OPERATORS: Final = {"xgboost": ("<", "not in"), "lightgbm": ("<=", "in")}  # what sends a number, a category to the left
 ZERO_REACH: Final = 1.0000000180025095e-35  # LightGBM's zero is this, its 1e-35 in float32, and nearer
 JUST_BELOW_ZERO: Final = math.nextafter(-ZERO_REACH, -math.inf)
-
 Json: TypeAlias = Mapping[str, Any]
 Sides: TypeAlias = frozenset[bool]  # which sides of a split values can go to, True is left; empty: it cannot be told
 ANY, UNTOLD = frozenset([True, False]), frozenset[bool]()

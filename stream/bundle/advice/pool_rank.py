@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 GUESSING_BELOW: Final = 0.6  # a model that was trained on these very rows ranks them better than that, one way round
 OUTCOMES: Final = 2
-
 Approve: TypeAlias = Literal["above", "below"]
 
 

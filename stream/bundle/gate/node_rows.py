@@ -19,7 +19,6 @@ from stream.forest.walk import Splits, as_compared, goes_left, is_listed, leaf_s
 BATCH_ROWS: Final = 8_192  # bounds memory
 _PAST_ZERO: Final = float(np.nextafter(ZERO_REACH, 1.0))
 ENDS_OF_ZERO: Final = (0.0, ZERO_REACH, -ZERO_REACH, _PAST_ZERO, -_PAST_ZERO)
-
 Rows: TypeAlias = npt.NDArray[np.float64]
 Places: TypeAlias = npt.NDArray[np.int64]
 

@@ -1,4 +1,4 @@
-"""The value of a cell that becomes a target: from below, from above, or from no value. The same for every person.
+"""Which value of a cell is suggested to somebody below it, above it, or without a value. The same for every applicant.
 
 A target is whole, on the step and in range where features.toml says so, and is no "no record" value.
 """

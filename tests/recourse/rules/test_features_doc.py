@@ -44,7 +44,10 @@ def test_every_key_is_listed() -> None:
 
 def test_figures_and_reasons_are_those_of_the_code() -> None:
     """Given the bounds and the reasons that the reference names, they are those of the code."""
-    assert f"at least {PEOPLE_MIN} people of the training pool have, the {COMBINATIONS_MAX} commonest" in DOC
+    assert (
+        f"at least {PEOPLE_MIN} people of the training pool have, and of these the {COMBINATIONS_MAX} commonest"
+        in " ".join(DOC.split())
+    )
     assert f"at most {lines.LINE_STOPS_MAX} such stops" in DOC
     told = " ".join(DOC.split())
     for reason in (feasible.GROUP, feasible.UNSEEN, feasible.DEPENDS, feasible.STAYS, lines.NOT_KNOWN, lines.NO_RATIO):
