@@ -37,7 +37,7 @@ demo: setup
 	@$(BIN)/coach demo
 
 test: setup
-	@COACH_EXAMPLES=$${COACH_EXAMPLES:-0.25} $(BIN)/python -m pytest -n 4 --dist loadgroup -m "not nightly"
+	@COACH_EXAMPLES=$${COACH_EXAMPLES:-0.2} $(BIN)/python -m pytest -n 4 --dist loadgroup -m "not nightly"
 
 quick: setup
 	@test -n "$(ROOM)" -a -d tests/$(ROOM) \

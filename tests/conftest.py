@@ -19,6 +19,7 @@ from tests.service.stack import each_stack, embedded_stack, loud, real_stack_or_
 __all__ = ["client", "each_stack", "embedded_stack", "no_redis", "real_stack_or_none", "redis_url", "stack"]
 
 NEEDS_SERVICES = frozenset({"stack", "each_stack"})
+COMPILING = pytest.StashKey[subprocess.Popen[bytes]]()
 SHORT_FOR_EACH_LONG = 4  # files; some are left for the end, when the long ones are done
 REPOSITORY = Path(__file__).resolve().parents[1]
 
@@ -41,7 +42,16 @@ def pytest_configure(config: pytest.Config) -> None:
         both = (
             "from tests.recourse.lenders import lender; [lender(name).answers(1) for name in ('xgboost', 'lightgbm')]"
         )
-        subprocess.run([sys.executable, "-c", both], check=True, cwd=REPOSITORY)
+        config.stash[COMPILING] = subprocess.Popen([sys.executable, "-c", both], cwd=REPOSITORY)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(node: Any) -> None:
+    """Hand out no test before that is done; processes collect meanwhile."""
+    compiling = node.config.stash.get(COMPILING, None)
+    if compiling is not None and compiling.wait():
+        message = f"compiling what answers need ended with {compiling.returncode}; what it said is above"
+        raise pytest.UsageError(message)
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups

@@ -74,6 +74,7 @@ def test_the_model_is_better_than_chance_on_rows_it_never_saw(csv: Path, tmp_pat
     assert (tmp_path / "one.json").read_bytes() == (tmp_path / "two.json").read_bytes()
 
 
+@pytest.mark.nightly
 def test_a_file_that_was_changed_is_fetched_again(csv: Path, tmp_path: Path) -> None:
     """Given a damaged file in the cache, when the data is asked for, then the right one replaces it."""
     damaged = tmp_path / CSV_NAME

@@ -87,7 +87,7 @@ def test_publications_under_load(stack: Stack, tmp_path: Path, versions: int) ->
                     publish(
                         here.settings, Request(uri=str(second[version].bundle), effective_from_ms=since_ms[version])
                     )
-                if number % 4 == 3:
+                if number % 3 == 2:
                     client.flushall()
             version = lenders[-1].version
             since_ms[version] = time.time_ns() // 1_000_000 + LEAD_MS
