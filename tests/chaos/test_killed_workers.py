@@ -74,7 +74,7 @@ def test_a_storm_of_kills_and_stops_loses_nothing(stack: Stack, toy: Lender, tmp
             victim = weather.randrange(len(workers))
             wait_until(lambda: len(workers[victim].events("worker.assigned")) > 0, what="a worker has partitions")  # noqa: B023
             time.sleep(weather.random())
-            if weather.random() < 0.5:
+            if step % 2 == 0:
                 workers[victim].kill()
             else:
                 assert workers[victim].stop() == 0
