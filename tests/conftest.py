@@ -36,7 +36,7 @@ settings.load_profile("ci" if os.environ.get("CI") == "true" else "here")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile what answers need once, before several processes do so side by side, and their workers start late for it."""
+    """Begin to compile what answers need, once: several processes would do so side by side, and their workers start late."""
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
         config.option.loadscopereorder = False  # else xdist begins with the files that have the most tests
         both = (

@@ -9,10 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from stream.cli.main import coach
 from tests.demo.loans import FEATURES, own_data, write_loans
+from tests.service.room import invoked
 
 COACH = [sys.executable, "-m", "stream.cli.main"]
 
@@ -29,16 +28,6 @@ def demo(folder: Path, *more: str) -> list[str]:
 
 def run(command: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
-
-
-def here(*arguments: str) -> Result:
-    """Run a command in this process, and restore the signal handlers that it replaces."""
-    before = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        return CliRunner().invoke(coach, arguments)
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
 
 
 def processes_under(folder: Path) -> list[str]:
@@ -99,7 +88,7 @@ def test_what_is_wrong_with_ones_own_data_is_one_line(
     """Given own data with something wrong, when the demo runs, then the code is 2 and one line names it."""
     (loans / "short.toml").write_text(FEATURES.partition("[housing]")[0])
     monkeypatch.chdir(loans)
-    done = here("demo", *arguments)
+    done = invoked("demo", *arguments)
     assert done.exit_code == 2, done.stderr
     assert complaint in done.stderr
     assert done.stderr.startswith("coach: ")
@@ -121,7 +110,7 @@ def test_a_client_that_swallows_a_signal_changes_no_exit_code(
         return []
 
     monkeypatch.setattr("stream.cli.demo.tell", tell)
-    done = here("demo", *own_data(loans))
+    done = invoked("demo", *own_data(loans))
     assert done.exit_code == code, done.output
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import pytest
 import redis
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
 from stream.cli.main import coach
@@ -331,10 +331,15 @@ def command(here: Room, *arguments: str, **environment: str) -> subprocess.Compl
             timeout=WAIT_S,
             check=False,
         )
+    done = invoked(*arguments, **changed)
+    return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
+
+
+def invoked(*arguments: str, **environment: str) -> Result:
+    """Run `coach ...` within this process, and restore the signal handlers that it replaces."""
     handlers = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)}
     try:
-        done = CliRunner().invoke(coach, arguments, env=changed, catch_exceptions=False)
+        return CliRunner().invoke(coach, arguments, env=environment, catch_exceptions=False)
     finally:
         for one, handler in handlers.items():
             signal.signal(one, handler)
-    return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import itertools
+import json
 import os
 import re
 import shlex
@@ -185,13 +186,46 @@ def stays(words: tuple[str, ...]) -> str | None:
     return STAYS.get(tuple(itertools.takewhile(lambda word: not word.startswith("-"), words)))
 
 
+def test_build_recommend_and_verify_work_as_deployed(place: Room, tmp_path: Path) -> None:
+    """Given a process without what only developers have installed, when a bundle with shadows is built, asked and checked, then each command ends with 0."""
+    folder = tmp_path / "deployed"
+    shutil.copytree(place.folder / "start", folder)
+    source = ("--model", "model.json", "--pool", "training.csv", "--features", "features.toml", "--threshold", "0.5")
+    shadows = ("--target-column", "outcome", "--shadows", "3", "--train-params", "train.json")
+    commands = (
+        ("bundle", "build", *source, *shadows, "--out", "built"),
+        ("recommend", "--bundle", "built", "--input", "applications.csv", "--output", "new.jsonl"),
+        ("audit", "verify", "new.jsonl", "--bundle", "built"),
+    )
+    program = """
+import json, sys
+from stream.cli.main import coach
+for words in json.loads(sys.argv[1]):
+    try:
+        coach(words, prog_name="coach")
+    except SystemExit as end:
+        if end.code:
+            raise
+sys.exit(str(sorted({"sklearn", "coverage"} & set(sys.modules))) if {"sklearn", "coverage"} & set(sys.modules) else 0)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, json.dumps(commands)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": PYTHONPATH},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize(
     "example",
     [
         pytest.param(
             example,
             id=" ".join(example.words)[:90],
-            marks=[pytest.mark.nightly] if example.words[0] == "demo" else [],  # tests/demo runs both ways whole
+            marks=[pytest.mark.nightly] if example.words[0] == "demo" else [],  # tests/demo/test_story.py runs it whole
         )
         for example in EXAMPLES
     ],
