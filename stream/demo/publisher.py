@@ -9,7 +9,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from stream.demo.decider import decisions
+from stream.demo.decision_messages import decisions
 from stream.demo.preparation import BUNDLE, Say, prepare
 from stream.demo.script import Script
 from stream.demo.story import Progress

@@ -1,4 +1,4 @@
-"""The lender's side of the demo: a scoring model, trained on past applications, that decides about each one."""
+"""The demo's lender: trains a scoring model on past applications, and approves or declines new ones by it."""
 
 from __future__ import annotations
 

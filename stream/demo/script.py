@@ -1,4 +1,4 @@
-"""The demo's data: German credit, or the user's own."""
+"""Which data the demo plays: German credit, or the user's own."""
 
 from __future__ import annotations
 

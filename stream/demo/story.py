@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from stream.bundle.open import open_bundle
 from stream.demo.account import account_of, figures
-from stream.demo.decider import decisions
+from stream.demo.decision_messages import decisions
 from stream.demo.embedded.embedded_kafka import EmbeddedKafka
 from stream.demo.embedded.embedded_redis import EmbeddedRedis
 from stream.demo.letter import Thirds

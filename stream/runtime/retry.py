@@ -1,4 +1,4 @@
-"""How long an outage is waited out: growing pauses with a bound each, and a bound in all."""
+"""The patience that all programs share in an outage: growing pauses with a bound each, and a bound in all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outages of what a sink depends on: the brokers, and the store of its archive. Each wait is bounded."""
+"""How a sink waits for its brokers and the store of its archive: by `retry`, until they answer or COACH_OUTAGE_MAX_S ends."""
 
 from __future__ import annotations
 

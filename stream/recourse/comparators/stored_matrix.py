@@ -1,4 +1,4 @@
-"""A leaf matrix from stored arrays, checked against its model: compiled code indexes by what it holds, unchecked."""
+"""A leaf matrix read from stored arrays and checked against its model, because compiled code trusts its indices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a move is worth asking: the one place where effort is computed."""
+"""The effort of a move from one value to another: the one place where it is computed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The least effort at which the model accepts: a beam search over moves of single slots, then polish.
+"""The least effort at which the model accepts: a beam search over moves of one feature or unit each, then polish.
 
 A state is expanded by every permitted move of one slot, a feature or a unit of features. Each move costs its effort plus a
 price for the action itself, which keeps lists short. Accepted states compete by price. Of the others the beam keeps those

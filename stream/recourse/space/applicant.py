@@ -1,4 +1,4 @@
-"""One person, and one feature among those it moves with: which values are permitted, and what they cost."""
+"""One person during a search: which values of a feature are permitted beside the others that move with it, and their effort."""
 
 from __future__ import annotations
 

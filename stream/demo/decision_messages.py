@@ -1,4 +1,4 @@
-"""The lender's decision engine in the demo: each application, scored, becomes one JSON decision."""
+"""The demo's decision messages: each application that the scoring model decided becomes one JSON decision."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import numpy as np
 from stream.bundle.advice.pool_rank import area_under_curve
 from stream.bundle.manifest import Manifest
 from stream.demo.credit_data import read_credit_data
-from stream.demo.decider import decisions
+from stream.demo.decision_messages import decisions
 from stream.demo.preparation import Prepared
 from stream.demo.scoring_model import Scores
 from stream.wire.decisions import read_decision
