@@ -8,12 +8,13 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
-from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, TopicPartition
+from confluent_kafka import KafkaError, Message
 
 from stream.errors import CorruptionError, KafkaUnavailable, PoisonError, RegistryUnavailable
 from stream.events import ModelPublished
 from stream.models.model_table import ModelTable
-from stream.runtime.clients import groupless_consumer
+from stream.runtime.clients import groupless_consumer, kafka_errors
+from stream.runtime.kafka.topic_scan import read_to_end, watermarks
 from stream.wire.framing import Framing
 
 log = logging.getLogger(__name__)
@@ -33,7 +34,7 @@ class ModelReader:
         self._framing = framing
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self._at_end = False
+        self._brokers = str(configuration["bootstrap.servers"])
         self.refused = 0  # records of the topic that are no publication
         self._consumer = groupless_consumer({"fetch.wait.max.ms": FETCH_WAIT_MS, **configuration})
 
@@ -43,14 +44,14 @@ class ModelReader:
         Raises: KafkaUnavailable when that takes longer than `timeout_s`; RegistryUnavailable.
         """
         deadline = time.monotonic() + timeout_s
-        self._consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
         count = 0
-        while not self._at_end:
-            if time.monotonic() > deadline:
-                reason = f"topic {self._topic} could not be read to its end within {timeout_s:g} s"
-                raise KafkaUnavailable(reason)
-            message = self._consumer.poll(POLL_S)
-            count += message is not None and self._take_until(message, lambda: time.monotonic() > deadline)
+        with kafka_errors(f"reading topic {self._topic} from the brokers at {self._brokers}"):
+            (low, high) = watermarks(self._consumer, self._topic, self._brokers)[0]
+            for messages in read_to_end(self._consumer, self._topic, {0: low}, {0: high}, brokers=self._brokers):
+                count += sum(self._take_until(one, lambda: time.monotonic() > deadline) for one in messages)
+                if time.monotonic() > deadline:
+                    message = f"topic {self._topic} could not be read to its end within {timeout_s:g} s"
+                    raise KafkaUnavailable(message)
         return count
 
     def follow(self) -> None:
@@ -91,11 +92,9 @@ class ModelReader:
     def _take(self, message: Message) -> bool:
         """Learn from one record; log and pass over what is no publication. Raises: RegistryUnavailable."""
         error = message.error()
-        if error is not None and error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name for it
-            self._at_end = True
-            return False
         if error is not None:
-            log.warning("models.read_failed", extra={"error": error.str()})
+            if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name for it
+                log.warning("models.read_failed", extra={"error": error.str()})
             return False
         key, value, epoch = message.key(), message.value(), message.offset()
         if value is None:

@@ -29,8 +29,9 @@ def answer(decision: Decision, model: PublishedModel) -> Answer:
     """
     finding = find(decision, model)
     body = audit_body(decision, model, finding)
+    body_sha256 = sha256(body)
     recommendation = recommendation_of(decision, model, finding, body)
-    return Answer(recommendation=recommendation, body=body, body_sha256=sha256(body))
+    return Answer(recommendation=recommendation, body=body, body_sha256=body_sha256)
 
 
 def answer_if_declined(decision: Decision, model: PublishedModel) -> Answer | None:

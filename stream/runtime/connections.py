@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import redis
 
-from stream.errors import RedisUnavailable, RegistryUnavailable
 from stream.runtime.clients import redis_client
 from stream.runtime.logs import librdkafka_log
+from stream.runtime.retry import Retry
 from stream.runtime.settings import Settings
 from stream.runtime.topic_specs import topic_specs
 from stream.wire.framing import SINGLE_OBJECT, Framing
@@ -93,12 +92,4 @@ def once_answered(doing: Callable[[], Result], settings: Settings) -> Result:
 
     Raises: RedisUnavailable or RegistryUnavailable after `start_wait_s`; whatever else `doing` raises.
     """
-    deadline_s = time.monotonic() + settings.start_wait_s
-    while True:
-        try:
-            return doing()
-        except (RedisUnavailable, RegistryUnavailable) as away:
-            if time.monotonic() >= deadline_s:
-                message = f"{away}; waited COACH_START_WAIT_S={settings.start_wait_s:g} s"
-                raise type(away)(message) from away
-            time.sleep(AGAIN_S)
+    return Retry(total_s=settings.start_wait_s, pause_max_s=AGAIN_S, bound="COACH_START_WAIT_S").outlast(doing)

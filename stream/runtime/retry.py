@@ -41,9 +41,9 @@ class StopRequested:
 
 
 class Retry:
-    """The waiting of one batch. Each failed try pauses twice as long as the one before, up to `pause_max_s`.
+    """The waiting of one batch, or of a start. Each failed try pauses twice as long as the one before, up to `pause_max_s`.
 
-    `total_s` bounds the time from the first pause on; `progress` starts it anew. `abandoned` is asked before and during
+    `total_s`, the setting `bound`, bounds the time from the first pause on; `progress` starts it anew. `abandoned` is asked before and during
     each pause; `on_wait` hears of each, and how long the outage has lasted.
     """
 
@@ -54,6 +54,7 @@ class Retry:
         pause_max_s: float,
         abandoned: Callable[[], bool] = lambda: False,
         on_wait: Callable[[DependencyError, float], None] = lambda _error, _waited_s: None,
+        bound: str = "COACH_OUTAGE_MAX_S",
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] | None = None,
     ) -> None:
@@ -61,6 +62,7 @@ class Retry:
         self._pause_max_s = pause_max_s
         self._abandoned = abandoned
         self._on_wait = on_wait
+        self._bound = bound
         self._clock = clock
         self._sleep = sleep or threading.Event().wait
         self._since: float | None = None
@@ -77,7 +79,7 @@ class Retry:
         self._since = now if self._since is None else self._since
         waited_s = now - self._since
         if waited_s >= self._total_s:
-            message = f"{error} (waited {waited_s:.0f} s, the bound is COACH_OUTAGE_MAX_S={self._total_s:g})"
+            message = f"{error} (waited {waited_s:.0f} s, the bound is {self._bound}={self._total_s:g})"
             raise type(error)(message) from error
         left_s = min(self._next_s, self._total_s - waited_s)
         self._next_s = min(2 * self._next_s, self._pause_max_s)

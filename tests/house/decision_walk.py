@@ -29,7 +29,7 @@ from stream.worker.metrics import worker_counters
 from stream.worker.outputs import write_out
 from stream.worker.pipeline import Pipeline
 from tests.models.test_model_table import published
-from tests.service.lender import toy_lender
+from tests.service.lender import Lender, toy_lender
 from tests.worker.fakes import Book, FakeDelivery, inbound
 from tests.worker.test_answering import Memory, Models
 
@@ -74,8 +74,7 @@ def unpacked(value: object) -> list[object]:
     return [value] if known and value else []
 
 
-async def _answer(walked: Walk, folder: Path, record: Any) -> None:
-    lender = toy_lender(folder)
+async def _answer(walked: Walk, lender: Lender, record: Any) -> None:
     table, delivery, book = ModelTable(), FakeDelivery(), Book()
     table.learn(published(1, "2026-01-01T00:00:00Z", version="2026-10") | {"model_id": "toy"}, 0)
     settings = Settings()
@@ -96,7 +95,6 @@ async def _answer(walked: Walk, folder: Path, record: Any) -> None:
         suspended=lambda: False,
         models_changes=lambda: 0,
     )
-    object.__setattr__(record, "value", orjson.dumps(lender.decision(lender.declined(1)[0])))
     before = sys.getprofile()
     sys.setprofile(walked)
     threading.setprofile(walked)
@@ -111,10 +109,13 @@ async def _answer(walked: Walk, folder: Path, record: Any) -> None:
 
 def walk() -> list[str]:
     """Answer one declined decision. Returns: the modules it stayed in, in order."""
-    record = inbound(0)
-    walked = Walk(record)
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(_answer(walked, Path(folder), record))
+        lender = toy_lender(Path(folder))
+        record = inbound(0)
+        value = orjson.dumps(lender.decision(lender.declined(1)[0]))
+        object.__setattr__(record, "value", value)
+        walked = Walk([record, value])
+        asyncio.run(_answer(walked, lender, record))
     return walked.stays
 
 

@@ -7,13 +7,14 @@ partition's offset is looked up first; where there is none, `--start-at` gives i
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 
-from stream.errors import ConfigurationError, KafkaUnavailable
+from stream.errors import ConfigurationError, DependencyError
+from stream.runtime.clients import kafka_errors
+from stream.runtime.retry import Retry
 from stream.runtime.start_at import StartAt
 
 log = logging.getLogger(__name__)
@@ -35,31 +36,25 @@ def ensure_start_offsets(
     Raises: ConfigurationError when one is missing and `start_at` is None; KafkaUnavailable when the brokers do not
     answer, or keep refusing, within `timeout_s`.
     """
-    deadline = time.monotonic() + timeout_s
     consumer = Consumer({**properties, "group.id": group, "enable.auto.commit": False})
-    try:
-        while True:
-            try:
-                return _try_once(consumer, topic, partitions, start_at, max(1.0, deadline - time.monotonic()))
-            except (KafkaException, _Refused) as error:
-                why = str(error) if isinstance(error, _Refused) else error.args[0].str()
-                if time.monotonic() >= deadline:
-                    message = f"the offsets of group {group} on {topic} could not be read or set: {why}"
-                    raise KafkaUnavailable(message) from error
-                log.info("start.offsets_wait", extra={"why": why})
-                time.sleep(AGAIN_S)  # a coordinator is loading, or a worker that runs already will commit them
+
+    def once() -> dict[int, int]:
+        with kafka_errors(f"reading or setting the offsets of group {group} on {topic}"):
+            return _try_once(consumer, topic, partitions, start_at, timeout_s)
+
+    def wait(why: DependencyError, _waited_s: float) -> None:
+        log.info("start.offsets_wait", extra={"why": str(why)})
+
+    try:  # a coordinator is loading, or a worker that runs already will commit them
+        return Retry(total_s=timeout_s, pause_max_s=AGAIN_S, on_wait=wait, bound="COACH_START_WAIT_S").outlast(once)
     finally:
         consumer.close()
-
-
-class _Refused(Exception):
-    """The brokers take no offsets from outside: another worker of the group is at work."""
 
 
 def _try_once(
     consumer: Consumer, topic: str, partitions: int, start_at: StartAt | None, timeout_s: float
 ) -> dict[int, int]:
-    """Return the offsets that were missing and are set now. Raises: ConfigurationError, KafkaException, _Refused."""
+    """Return the offsets that were missing and are set now. Raises: ConfigurationError, KafkaException."""
     committed = consumer.committed([TopicPartition(topic, number) for number in range(partitions)], timeout=timeout_s)
     nothing = [one.partition for one in committed if one.offset < 0]
     if not nothing:
@@ -75,9 +70,9 @@ def _try_once(
     offsets = _offsets(consumer, topic, nothing, start_at, timeout_s)
     asked = [TopicPartition(topic, number, offset) for number, offset in offsets.items()]
     written = consumer.commit(offsets=asked, asynchronous=False)
-    failed = [one.error.str() for one in written or [] if one.error is not None]
-    if failed:
-        raise _Refused(failed[0])
+    for one in written or []:
+        if one.error is not None:  # the brokers take no offsets from outside while another worker is at work
+            raise KafkaException(one.error)
     log.info("start.offsets_set", extra={"topic": topic, "start_at": str(start_at), "offsets": offsets})
     return offsets
 

@@ -28,7 +28,7 @@ def scan_topic(configuration: Mapping[str, Any], topic: str) -> Iterator[Message
     ConfigurationError for a topic that does not exist.
     """
     brokers = configuration["bootstrap.servers"]
-    consumer = groupless_consumer({**configuration, "enable.partition.eof": False, "logger": _silent})
+    consumer = groupless_consumer({**configuration, "logger": _silent})
     try:
         with kafka_errors(f"reading topic {topic} from the brokers at {brokers}"):
             marks = watermarks(consumer, topic, brokers)
@@ -70,6 +70,7 @@ def read_to_end(
 ) -> Iterator[list[Message]]:
     """Read each partition from its start until it is past its end, a batch at a time; a batch may be empty.
 
+    The consumer tells the end of a partition (enable.partition.eof), for nobody is given the marker of a transaction there.
     Raises: KafkaUnavailable when the topic falls silent before its end; KafkaException for an error that will not pass.
     """
     consumer.assign([TopicPartition(topic, partition, at) for partition, at in starts.items()])
@@ -81,9 +82,11 @@ def read_to_end(
         if time.monotonic() - heard_s > SILENCE_MAX_S:
             message = f"topic {topic} at {brokers} was silent for {SILENCE_MAX_S:g} s before its end; try again"
             raise KafkaUnavailable(message)
-        errors = [error for one in messages if (error := one.error()) is not None]
-        for error in errors:
-            if not error.retriable():
+        for one in messages:
+            error = one.error()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name for it
+                left.discard(one.partition() or 0)
+            elif error is not None and not error.retriable():
                 raise KafkaException(error)
         yield [one for one in messages if one.error() is None]
         for at in consumer.position([TopicPartition(topic, partition) for partition in left]):
