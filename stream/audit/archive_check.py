@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
@@ -246,7 +247,7 @@ def _columns(file: Path, path: str, of: Range) -> Iterator[ArchiveFault]:
     with pq.ParquetFile(file) as parquet:
         for number in range(parquet.num_row_groups):
             kept = parquet.read_row_group(number)
-            made = table_of([row for row, _ in zip(rows, range(kept.num_rows), strict=False)], RECORDS)
+            made = table_of(list(islice(rows, kept.num_rows)), RECORDS)
             differing = [
                 name
                 for name in kept.column_names

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from stream.bundle.advice.claims import ClaimColumn, ClaimReport, check_claims
 from stream.bundle.advice.pool_rank import PoolRank, rank_pool
 from stream.bundle.advice.undeclared import Undeclared, find_undeclared
@@ -130,16 +132,17 @@ def build_bundle(  # noqa: PLR0913 - one keyword per flag of `coach bundle build
         shadows=build_shadows(request, inputs, cutoff, progress),
     )
     manifest, bundle_sha256 = write_bundle(out_dir, inputs, parts, progress)
-    advice = _advise(inputs, claimed, target_column)
+    advice = _advise(inputs, claimed, target_column, cutoff)
     return BuiltBundle(folder=out_dir, manifest=manifest, bundle_sha256=bundle_sha256, probe=report, advice=advice)
 
 
-def _advise(inputs: BuildInputs, claims: ClaimReport | None, target_column: str | None) -> BuildAdvice:
+def _advise(inputs: BuildInputs, claims: ClaimReport | None, target_column: str | None, cutoff: float) -> BuildAdvice:
     """Look through the inputs. `claims`: those that were found equal."""
     forest, pool, rules = inputs.forest, inputs.pool, inputs.rules
     rank = None
     if target_column is not None:
-        rank = rank_pool(target_column, pool.target, margins_of(forest, pool.rows), inputs.policy.approve)
+        margins, sign = margins_of(forest, pool.rows).astype(np.float64), inputs.policy.sign
+        rank = rank_pool(target_column, pool.target, margins, sign * margins >= sign * cutoff)
     words = zip(rules.rules, forest.words, strict=True)
     unproven = [rule.name for rule, in_file in words if rule.categories is not None and in_file is None]
     return BuildAdvice(

@@ -127,10 +127,23 @@ def _untrue_ratio(one: UntrueRatio) -> list[str]:
 
 
 def _rank(rank: PoolRank) -> list[str]:
-    if rank.auc is None:
+    if rank.auc is None or rank.shares is None:
         return [_fact("pool ranked", f"not by {rank.column}: {rank.why_not}")]
-    lines = [_fact("pool ranked", f"AUC {rank.auc:.3f} for {rank.column}; 0.5 is guessing, 1 is perfect")]
-    return [*lines, *(_fact("", question) for question in rank.questions)]
+    lines = [
+        _fact(
+            "pool ranked", f"AUC {rank.auc:.3f} for {rank.column}; 0.5 is guessing, 1 (or 0, turned round) is perfect"
+        )
+    ]
+    if rank.is_guessing:
+        question = "is this the pool that the model was trained on, and are `categories` in the order of its codes?"
+        lines.append(_fact("", question))
+    shares = rank.shares
+    said = f"{rank.column} is {shares.outcome} for {shares.accepted:.1%} of those that the model accepts"
+    return [
+        *lines,
+        _fact("outcomes", f"{said} and for {shares.declined:.1%} of those that it declines;"),
+        _fact("", "if that is the wrong way round, change `approve` in policy.toml"),
+    ]
 
 
 def _scale(manifest: Manifest) -> str:

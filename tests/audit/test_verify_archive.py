@@ -67,11 +67,13 @@ def resealed(told: Json) -> bytes:
     return sealed({name: value for name, value in told.items() if name != "seal"})
 
 
-def rewrite(archive: Path, file: Path, change: Callable[[pa.Table], pa.Table]) -> None:
+def rewrite(
+    archive: Path, file: Path, change: Callable[[pa.Table], pa.Table], *, group_rows: int | None = None
+) -> None:
     """Change a file, and what its range file says of it, as somebody would who knows the format."""
     with file.open("rb") as content:
         table = change(pq.read_table(content))
-    pq.write_table(table, file)
+    pq.write_table(table, file, row_group_size=group_rows)
     of = next(one for one in archive.glob("_ranges/*/*/*.json") if file.name in one.read_text())
     told = json.loads(of.read_text())
     for entry in told["files"]:
@@ -182,6 +184,28 @@ def test_a_column_must_say_what_its_record_says(archive: Path, column: str, valu
     done = run(archive)
     assert done.exit_code == 1
     assert column in done.stderr
+
+
+@pytest.mark.parametrize("changed", [None, 0, -1])
+def test_each_row_group_is_compared_with_its_own_records(archive: Path, changed: int | None) -> None:
+    """Given a file of several row groups, as the sink writes of more than a hundred records, then it verifies; with one column changed in one row, the group of that row is named and no other."""
+    file = max(files(archive, 0, 1), key=lambda one: pq.read_metadata(one).num_rows)
+    rows = pq.read_metadata(file).num_rows
+
+    def change(table: pa.Table) -> pa.Table:
+        if changed is None:
+            return table
+        values = table.column("status").to_pylist()
+        values[changed] = "another"
+        column = table.schema.get_field_index("status")
+        return table.set_column(column, table.schema.field(column), pa.array(values, table.schema.field(column).type))
+
+    rewrite(archive, file, change, group_rows=2)
+    assert pq.read_metadata(file).num_row_groups == -(-rows // 2) > 1
+    done = run(archive)
+    found = [line.split("row group ")[1].split()[0] for line in done.output.splitlines() if "row group" in line]
+    assert found == ([] if changed is None else [str((changed % rows) // 2)])
+    assert done.exit_code == (0 if changed is None else 1), done.output
 
 
 def test_a_row_belongs_to_one_place(archive: Path) -> None:

@@ -3,83 +3,71 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from stream.errors import shown
+
 GUESSING_BELOW: Final = 0.6  # a model that was trained on these very rows ranks them better than that, one way round
 OUTCOMES: Final = 2
-Approve: TypeAlias = Literal["above", "below"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomeShares:
+    """How often one outcome is found among those that the model accepts, and among those that it declines; NaN for none."""
+
+    outcome: str
+    accepted: float
+    declined: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolRank:
     """What was found. `auc` is None, and `why_not` says why, where the target column does not hold two outcomes.
 
-    `auc` is that of the larger of two numbers scoring a high margin; words have no larger one (`is_ordered`).
+    `auc` is that of the larger of two numbers scoring a high margin; words have no larger one: the better way counts.
+    Which outcome is the good one, and so whether the right side is approved, only the lender knows: see `shares`.
     """
 
     column: str
-    approve: Approve
     auc: float | None
-    is_ordered: bool = True
     why_not: str | None = None
+    shares: OutcomeShares | None = None
 
     @property
     def is_guessing(self) -> bool:
         """Whether high margins go with neither outcome, as with no model on the rows it was trained on."""
         return self.auc is not None and 1 - GUESSING_BELOW < self.auc < GUESSING_BELOW
 
-    @property
-    def is_doubtful(self) -> bool:
-        """Whether this is not how a model ranks its own pool.
 
-        One that approves below may have been trained on the bad outcome: then high margins are right to go with either
-        number, as the column names the bad outcome or the good one.
-        """
-        return self.is_guessing or (self.auc is not None and self.approve == "above" and self.auc < GUESSING_BELOW)
+def rank_pool(column: str, target: Any, margins: NDArray[np.floating], accepted: NDArray[np.bool_]) -> PoolRank:  # noqa: ANN401 - pyarrow has no types
+    """Compare margins (rows,) and what the model accepts (rows,) with the target column (rows,), a pyarrow array.
 
-    @property
-    def questions(self) -> tuple[str, ...]:
-        """Warnings for the lender, one line each."""
-        if self.auc is None:
-            return ()
-        lines = []
-        if self.is_ordered and not self.is_guessing and (self.is_doubtful or self.approve == "below"):
-            more = "larger" if (self.auc < GUESSING_BELOW) == (self.approve == "below") else "smaller"
-            lines += [
-                f"the side that is approved ({self.approve}) has the {more} value of {self.column} more often: is that the good outcome,",
-                "and is `approve` of policy.toml the side that the lender approves?",
-            ]
-        if self.is_doubtful:
-            lines.append(
-                "is this the pool that the model was trained on, and are `categories` in the order of its codes?"
-            )
-        return tuple(lines)
-
-
-def rank_pool(column: str, target: Any, margins: NDArray[np.floating], approve: Approve) -> PoolRank:  # noqa: ANN401 - pyarrow has no types
-    """Compare margins (rows,) with the target column (rows,), a pyarrow array; rows without an outcome do not count.
-
-    Of two numbers the larger is the outcome that a high margin stands for. Words have no order: the better way counts.
+    Rows without an outcome do not count. Of two numbers the larger is the outcome that a high margin stands for.
     """
     if pa.types.is_nested(target.type):
-        return PoolRank(column=column, approve=approve, auc=None, why_not=f"it is of type {target.type}")
+        return PoolRank(column=column, auc=None, why_not=f"it is of type {target.type}")
     numbers = _as_numbers(target)
     values = target.to_pylist() if numbers is None else numbers.to_pylist()
     outcomes = sorted({value for value in values if value is not None and value == value})  # noqa: PLR0124 - NaN
     if len(outcomes) != OUTCOMES:
-        return PoolRank(
-            column=column, approve=approve, auc=None, why_not=f"it holds {len(outcomes)} different values instead of 2"
-        )
+        return PoolRank(column=column, auc=None, why_not=f"it holds {len(outcomes)} different values instead of 2")
     known = np.array([value in outcomes for value in values])
-    high = np.array([value == outcomes[1] for value in values])
-    auc = area_under_curve(margins[known], high[known])
-    is_ordered = numbers is not None
-    return PoolRank(column=column, approve=approve, auc=auc if is_ordered else max(auc, 1 - auc), is_ordered=is_ordered)
+    last = np.array([value == outcomes[1] for value in values])
+    auc = area_under_curve(margins[known], last[known])
+    name = f"{outcomes[1]:g}" if isinstance(outcomes[1], float) else shown(str(outcomes[1]))
+    shares = OutcomeShares(
+        outcome=name, accepted=_share(last[known & accepted]), declined=_share(last[known & ~accepted])
+    )
+    return PoolRank(column=column, auc=auc if numbers is not None else max(auc, 1 - auc), shares=shares)
+
+
+def _share(found: NDArray[np.bool_]) -> float:
+    return float(found.mean()) if len(found) else float("nan")
 
 
 def _as_numbers(target: Any) -> Any:  # noqa: ANN401 - pyarrow has no types

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from stream.bundle.advice.pool_rank import Approve, rank_pool
+from stream.bundle.advice.pool_rank import PoolRank, rank_pool
 
 MARGINS = np.array([-1.0, 0.0, 0.0, 2.0, 9.0], np.float32)
 TARGETS: dict[str, tuple[Any, float | None]] = {
@@ -25,54 +25,48 @@ TARGETS: dict[str, tuple[Any, float | None]] = {
 }
 
 
+def ranked(target: Any) -> PoolRank:
+    """Rank a target by the margins above, of which the upper ones are accepted."""
+    return rank_pool("repaid", target, MARGINS, MARGINS > 0)
+
+
 @pytest.mark.parametrize("what", TARGETS)
 def test_the_ranking_of_every_kind_of_outcome(what: str) -> None:
     """Given a target column of any type, the larger of two numbers is the good one, words go the better way, the rest says why not."""
     target, expected = TARGETS[what]
     for column in (target, pa.chunked_array([target])):
-        rank = rank_pool("repaid", column, MARGINS, "above")
+        rank = ranked(column)
         assert rank.auc == expected
         assert (rank.why_not is None) == (expected is not None)
 
 
 def test_a_ranking_near_guessing_is_doubtful() -> None:
-    """Given an AUC as of guessing or below, it is doubtful; a good one and none are not."""
-    doubtful = {
-        what: rank_pool("repaid", target, MARGINS, "above").is_doubtful for what, (target, _) in TARGETS.items()
-    }
-    assert [what for what, yes in doubtful.items() if yes] == ["numbers the other way round"]
+    """Given margins that go with neither outcome it is guessing; with one that goes with either, in either direction, it is not."""
+    guessing = {what: ranked(target).is_guessing for what, (target, _) in TARGETS.items()}
+    assert not any(guessing.values())
+    assert rank_pool("repaid", pa.array([0, 1, 0, 1]), np.array([1.0, 1.0, 2.0, 2.0]), np.arange(4) > 1).is_guessing
 
 
 @pytest.mark.parametrize(
-    ("what", "approve", "asked"),
+    ("what", "shares"),
     [
-        ("numbers", "above", []),
-        ("numbers", "below", ["(below) has the smaller value of repaid", "`approve` of policy.toml"]),
-        (
-            "numbers the other way round",
-            "above",
-            ["(above) has the smaller value of repaid", "`approve` of policy.toml", "the pool that the model"],
-        ),
-        (
-            "numbers the other way round",
-            "below",
-            ["(below) has the larger value of repaid", "`approve` of policy.toml"],
-        ),
-        ("words", "below", []),
-        ("one value", "below", []),
+        ("numbers", ("1", 0.5, 0.5)),
+        ("two other numbers", ("7.5", 0.5, 0.5)),
+        ("truth values", ("1", 0.5, 0.5)),
+        ("words", ("good", 0.5, 0.5)),
+        ("words the other way round", ("y", 0.5, 0.5)),
     ],
 )
-def test_the_side_that_is_approved_is_part_of_the_question(what: str, approve: Approve, asked: list[str]) -> None:
-    """Given a model that approves above or below, it is asked whether the outcome that its side has more often is the good one; a low AUC is no doubt below."""
-    rank = rank_pool("repaid", TARGETS[what][0], MARGINS, approve)
-    assert len(rank.questions) == len(asked)
-    assert all(part in question for part, question in zip(asked, rank.questions, strict=True))
-    assert rank.is_doubtful == (len(asked) == 3)
+def test_an_outcome_is_counted_on_either_side(what: str, shares: tuple[str, float, float]) -> None:
+    """Given a target of two outcomes, then the share of the second one is told of those accepted and of those declined, rows without an outcome left out."""
+    found = rank_pool("repaid", TARGETS[what][0], MARGINS, np.array([True, False, True, False, True])).shares
+    assert found is not None
+    assert (found.outcome, found.accepted, found.declined) == shares
 
 
-@pytest.mark.parametrize("approve", ["above", "below"])
-def test_guessing_is_doubtful_on_either_side(approve: Approve) -> None:
-    """Given margins that go with neither outcome, whatever is approved, it is asked whether this is the right pool."""
-    rank = rank_pool("repaid", pa.array([0, 1, 0, 1]), np.array([1.0, 1.0, 2.0, 2.0]), approve)
-    assert rank.auc == 0.5
-    assert [question[:21] for question in rank.questions] == ["is this the pool that"]
+def test_a_side_with_nobody_has_no_share() -> None:
+    """Given a model that declines nobody, then the share of the declined is not a number."""
+    found = rank_pool("repaid", pa.array([0, 1]), np.array([1.0, 2.0]), np.array([True, True])).shares
+    assert found is not None
+    assert found.accepted == 0.5
+    assert np.isnan(found.declined)
