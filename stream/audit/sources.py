@@ -16,6 +16,7 @@ from stream.strict_json import STRICT_JSON, DuplicateKeyError, NonFiniteNumberEr
 from stream.wire.avro_records import decode, encode
 from stream.wire.framing import Framing
 
+TOPIC_LINE: Final = {"partition", "offset", "key", "record"}  # of a line that `coach topics read` prints
 LINE_BYTES_MAX: Final = 64 << 20  # an audit record on a topic has 16 MiB at most; in JSON it takes about twice that
 
 NO_ENVELOPE: Final = {
@@ -65,6 +66,8 @@ def _lines(file: IO[bytes]) -> Iterator[tuple[int, bytes | None]]:
 def _from_line(where: str, line: bytes) -> Found:
     try:
         value = STRICT_JSON.decode(line.decode())
+        if value.keys() == TOPIC_LINE:
+            value = value["record"]
         record = value.get("audit", value)
         body = record["body"]
     except (DuplicateKeyError, NonFiniteNumberError) as error:

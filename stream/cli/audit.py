@@ -59,7 +59,7 @@ def verify_records(
 ) -> None:
     """Re-check every record; needs no model. Exit 0: all good; 1: something wrong, each named; 3: no broker answers.
 
-    FILE is the JSONL that `coach recommend` writes, or one audit record in JSON a line. ARCHIVE is what `coach audit
+    FILE is the JSONL that `coach recommend` or `coach topics read audit` writes, or an audit record a line. ARCHIVE is what `coach audit
     sink` fills, a folder or a URI; what it promises of itself is checked too: no file missing, changed or too many, no
     offset twice or left out, and no column that says other than its record. With --topic the records come from Kafka
     (settings COACH_KAFKA_*). With --bundle each decision of that bundle is answered again, and the record and its

@@ -62,6 +62,19 @@ def with_hashes(line: Json) -> Json:
     return line
 
 
+def test_what_topics_read_prints_verifies(room: Path, tmp_path: Path) -> None:
+    """Given audit records as `coach topics read audit` prints them, then each verifies; with a changed figure, its line is named."""
+    printed = [
+        {"partition": 0, "offset": number, "key": "k", "record": one["audit"]} for number, one in enumerate(lines(room))
+    ]
+    done = run(write(tmp_path, *printed))
+    assert (done.exit_code, done.stdout) == (0, f"{len(printed)} records, 0 wrong, 0 equal duplicates\n")
+    printed[1]["record"]["body"]["gap"] = 0
+    done = run(write(tmp_path, *printed))
+    assert done.exit_code == 1
+    assert "line 2: " in done.stderr
+
+
 def test_good_answers_verify(room: Path) -> None:
     """Given the answers of `coach recommend`, when verified with and without their bundle, then all are counted and the exit code is 0."""
     count = len(lines(room))

@@ -24,7 +24,7 @@ from stream.notify.transports.outbox import INDEX, claim_for_previews, file_name
 from stream.wire.avro_records import decode, encode
 
 LINE_BYTES_MAX: Final = 64 * 1024 * 1024
-EXPECTED: Final = "the JSON lines that `coach recommend --output` writes, each an object with a `recommendation`"
+EXPECTED: Final = "the JSON lines that `coach recommend --output` or `coach topics read recommendations` writes"
 SAMPLE_TIME: Final = "2100-01-01T00:00:00.000Z"
 LENDER: Final = ("notify_lender_name", "notify_lender_address", "notify_lender_contact", "notify_lender_notice")
 HEADINGS: Final = ("Reference", "Letter", "Status", "Ways", "Steps of each", "Reasons", "Features without a label")
@@ -126,7 +126,8 @@ def _recommendation(line: bytes) -> Recommendation:
     """Read a line, and check it against the schema. Raises: MalformedRecord."""
     try:
         given: Any = orjson.loads(line)
-        found = given.get("recommendation", given) if isinstance(given, dict) else None
+        wrapped = given.get("record", given) if isinstance(given, dict) else None  # a line of `coach topics read`
+        found = wrapped.get("recommendation", wrapped) if isinstance(wrapped, dict) else None
     except orjson.JSONDecodeError:
         found = None
     if not isinstance(found, dict):

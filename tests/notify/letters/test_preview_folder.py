@@ -120,7 +120,16 @@ def test_a_file_of_another_kind_is_told_once(tmp_path: Path) -> None:
         assert done.exit_code == 2
         [line] = done.stderr.splitlines()
         assert f"none of its {LINES_MANY + 1} lines is an answer" in line
-        assert "`coach recommend --output` writes" in line
+        assert "`coach recommend --output` or `coach topics read recommendations` writes" in line
+
+
+def test_what_topics_read_prints_is_previewed(tmp_path: Path) -> None:
+    """Given recommendations as `coach topics read recommendations` prints them, then each has its letter."""
+    line = {"partition": 0, "offset": 7, "key": "d-1", "record": ok_one()}
+    (tmp_path / "printed.jsonl").write_text(json.dumps(line) + "\n")
+    done = run("preview", "--input", "printed.jsonl", "--out", "printed", "--json", **LENDER)
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["letters"] == 1
 
 
 def test_of_many_wrong_lines_the_first_are_told_and_the_rest_counted(tmp_path: Path) -> None:
