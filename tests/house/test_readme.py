@@ -152,6 +152,18 @@ def test_its_links_into_the_tree_lead_somewhere() -> None:
             assert (REPOSITORY / target).exists(), target
 
 
+@pytest.mark.parametrize(("page", "rows"), [("README.md", 6), ("docs/comparison.md", 8)])
+def test_each_cell_beside_other_tools_has_its_source(page: str, rows: int) -> None:
+    """Given the table beside other tools, when its cells are read, then each links to a source or names a command, and files are there."""
+    path = REPOSITORY / page
+    table = path.read_text("utf-8").partition("| | coach-stream |")[2].partition("\n\n")[0].splitlines()[2:]
+    cells = [cell for line in table for cell in line.strip("| ").split(" | ")[1:]]
+    assert (len(table), len(cells)) == (rows, rows * 6)
+    assert not [cell for cell in cells if "](" not in cell and "`coach " not in cell and "`stream/" not in cell]
+    linked = [target.partition("#")[0] for cell in cells for target in re.findall(r"\]\(([^)]+)\)", cell)]
+    assert not [target for target in linked if "://" not in target and not (path.parent / target).exists()]
+
+
 def test_its_outputs_come_from_real_runs() -> None:
     """Given the output blocks of the README and docs/demo.md, when read, then neither is empty, and both say that all went well."""
     demo, test = (
