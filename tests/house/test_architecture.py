@@ -3,6 +3,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.house import decision_walk
 from tests.house.renew_readme import modules_table
 
@@ -43,11 +45,24 @@ def test_it_lists_every_module_as_its_docstring_says() -> None:
     assert modules_table() in PAGE, "renew it: python tests/house/renew_readme.py modules"
 
 
-def test_a_decision_goes_a_short_way() -> None:
+@pytest.fixture(scope="module")
+def stays() -> list[str]:
+    """Where one declined decision stays, from the record to both outputs."""
+    return decision_walk.walk()
+
+
+def test_a_decision_goes_a_short_way(stays: list[str]) -> None:
     """Given one declined decision, when it is followed from the record to both outputs, then it visits few modules, and seldom one that it left."""
-    stays = decision_walk.walk()
     modules = set(stays)
     print(f"{len(stays)} stays in {len(modules)} modules")
     assert {"worker/pipeline.py", "recourse/answer.py", "worker/outputs.py"} <= modules
     assert len(modules) <= MODULES_MAX
     assert len(stays) - len(modules) <= RETURNS_MAX
+
+
+def test_the_life_of_a_decision_is_its_walk(stays: list[str]) -> None:
+    """Given the page's life of a decision, when a real one is followed, then the list has each module that it visits, in the order of first visits."""
+    life = re.findall(
+        r"^\d+\. `stream/([\w/.]+)`", PAGE.partition("## The life of a decision")[2].partition("\n## ")[0], re.MULTILINE
+    )
+    assert [module for module in life if module in stays] == list(dict.fromkeys(stays))
