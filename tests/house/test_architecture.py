@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -66,3 +67,18 @@ def test_the_life_of_a_decision_is_its_walk(stays: list[str]) -> None:
         r"^\d+\. `stream/([\w/.]+)`", PAGE.partition("## The life of a decision")[2].partition("\n## ")[0], re.MULTILINE
     )
     assert [module for module in life if module in stays] == list(dict.fromkeys(stays))
+
+
+def test_the_bounds_of_the_searches_are_the_codes() -> None:
+    """Given the bounds that docs/recourse.md states, then each module has them at that value, and none of the modules has another that it calls a judgement."""
+    page = (REPOSITORY / "docs" / "recourse.md").read_text(encoding="utf-8")
+    stated = re.findall(r"^\| `(\w+)` \| ([\d.]+) \| `(stream/[\w/]+)\.py` \|", page, re.MULTILINE)
+    assert len(stated) > 15
+    for name, value, module in stated:
+        assert str(getattr(import_module(module.replace("/", ".")), name)) == value, name
+    named = {name for name, _, _ in stated}
+    for module in {module for _, _, module in stated}:
+        text = (REPOSITORY / f"{module}.py").read_text(encoding="utf-8")
+        assert set(re.findall(r"^(?:.*, )?(\w+_(?:MAX|WIDTH)|NEIGHBOURS)\b[^=\n]* = ", text, re.MULTILINE)) <= named, (
+            module
+        )

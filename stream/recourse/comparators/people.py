@@ -20,7 +20,7 @@ from stream.forest.cells import Cells
 from stream.recourse.comparators.leaf_matrix import LeafMatrix, without_no_record
 from stream.recourse.rules.features import FeatureRules
 
-NEAREST = 5
+NEAREST = 5  # accepted people, as in the paper's manifold distance (Luzio 2026, Experimental Setup)
 FARTHEST = np.float32(1e9)  # of one feature: squares of such, and their sums, stay finite
 CROWDED = 20  # people in a cell: with fewer, their median could be one person's own value
 MEDIANS_AMONG_MAX = 32_768  # people, evenly chosen, whose medians are taken: it is done whenever a bundle is opened

@@ -11,7 +11,7 @@ from stream.recourse.rules.scale import SCALES, Scale
 from stream.recourse.rules.toml_files import read_toml
 
 BAND_SIZE_MAX = 65_536  # a band is a reference near the cutoff; more rows than this are the whole pool
-DAYS_MAX = 3_650
+DAYS_MAX = 3_650  # days, ten years: a longer deadline is a typing error; by judgement
 NUMBERS = (
     "epsilon", "beta", "action_cost", "mid_surplus", "mid_surplus_price", "far_surplus",
     "far_surplus_price", "far_reserve", "far_reserve_price", "far_distance_price",
