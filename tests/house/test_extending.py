@@ -12,7 +12,16 @@ from stream.events import TIERS, TierName
 from stream.runtime.settings import Settings
 from stream.runtime.topic_specs import topic_specs
 from tests.house.extended_copy import ExtendedCopy
-from tests.house.toy_kinds import APPEAL_READ, BUILD_AND_ANSWER, TIERS_ANSWERED, add_library, add_tier, add_topic
+from tests.house.toy_kinds import (
+    APPEAL_READ,
+    BUILD_AND_ANSWER,
+    LETTERS_SENT,
+    TIERS_ANSWERED,
+    add_library,
+    add_tier,
+    add_topic,
+    add_transport,
+)
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = (REPOSITORY / "docs" / "extending.md").read_text(encoding="utf-8")
@@ -61,6 +70,19 @@ def steps_of(kind: str) -> set[str]:
     """The files and rooms that the page names for a kind."""
     section = PAGE.partition(f"## {kind}\n")[2].partition("\n## ")[0]
     return set(re.findall(r"`((?:stream|schemas)/[\w/.]*)`", section))
+
+
+def test_a_toy_transport_is_added_by_the_steps(copy: ExtendedCopy) -> None:
+    """Given the steps for a transport, when one of pigeons is added to a copy of the package, then it is on with its setting, takes the letters of those who ask for it, its refusals are printed, and each notice names it."""
+    add_transport(copy)
+    assert copy.touched - {"stream/notify/transports/loft.py"} <= steps_of("A transport of letters")
+    found = copy.run(LETTERS_SENT)
+    assert found == {
+        "channels": ["files", "pigeon"],
+        "without its switch": [],
+        "sent": [["pigeon", "as_asked"], ["print", "no_loft"], ["print", "no_address"]],
+        "landed": True,
+    }
 
 
 def test_a_toy_topic_is_added_by_the_steps(copy: ExtendedCopy) -> None:

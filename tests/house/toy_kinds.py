@@ -6,6 +6,105 @@ from typing import Final
 
 from tests.house.extended_copy import ExtendedCopy
 
+LOFT: Final = '''
+"""Letters by pigeon: a file in the loft that the recipient's address names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stream.notify.deadlines import Deadlines
+from stream.notify.settings import NotifySettings
+from stream.notify.transports.transport import AddressRefused, Package, Transport
+
+
+class Loft(Transport):
+    """Knows the lofts below one folder."""
+
+    def __init__(self, settings: NotifySettings, _deadlines: Deadlines) -> None:
+        self._lofts = Path(settings.notify_lofts)
+
+    def send(self, package: Package) -> str:
+        """See `Transport`."""
+        loft = self._lofts / package.contact.address
+        if not loft.is_dir():
+            raise AddressRefused("no such loft")
+        (loft / package.notice_id).write_text(package.letter.text, "utf-8")
+        return "landed"
+'''
+LETTERS_SENT: Final = """
+import json
+from pathlib import Path
+
+from stream.notify.contacts.contact import read_contact
+from stream.notify.deadlines import Deadlines
+from stream.notify.settings import read_notify_settings
+from stream.notify.transports.table import open_transports
+from tests.notify import world as worlds
+from tests.notify.answers import recommendations
+
+Path("lofts/north").mkdir(parents=True)
+named = {"COACH_NOTIFY_CHANNELS": "pigeon,files", "COACH_NOTIFY_LOFTS": "lofts"}
+settings = read_notify_settings(named)
+opened = open_transports(settings, Deadlines())
+fake = worlds.FakeTransport
+worlds.FakeTransport = lambda channel, world: opened[channel] if channel == "pigeon" else fake(channel, world)
+addresses = {"s-0": "north", "s-1": "gone", "s-2": ""}
+here = worlds.World(
+    folder=Path(),
+    people={who: read_contact({"channel": "pigeon", "consent": "yes", "address": at}) for who, at in addresses.items()},
+    settings={"notify_channels": settings.notify_channels, "notify_lofts": settings.notify_lofts},
+)
+here.put(*recommendations(3))
+here.run()
+[flown] = Path("lofts/north").iterdir()
+sent = here.notices_with("sent", "printed")
+print(json.dumps({
+    "channels": settings.channels,
+    "without its switch": read_notify_settings({"COACH_NOTIFY_CHANNELS": "pigeon"}).channels,
+    "sent": [[one["channel"], one["channel_why"]] for one in sent],
+    "landed": flown.name == sent[0]["notice_id"] and flown.read_text("utf-8") == sent[0]["text"],
+}))
+"""
+
+
+def add_transport(copy: ExtendedCopy) -> None:
+    """A channel of pigeons, which needs an address, and a folder of lofts to be on."""
+    copy.replace(
+        "stream/notify/settings.py",
+        'Literal["email", "webhook", "files", "print"]',
+        'Literal["email", "webhook", "files", "print", "pigeon"]',
+    )
+    copy.replace(
+        "stream/notify/settings.py",
+        '    "print": ChannelRules(',
+        '    "pigeon": ChannelRules(switch="notify_lofts", needs_address=True, refused_why="no_loft"),\n'
+        '    "print": ChannelRules(',
+    )
+    copy.replace(
+        "stream/notify/settings.py",
+        "    notify_webhook_url: Annotated[",
+        '    notify_lofts: Annotated[str, About("folder of lofts; none: no pigeons", check=_folder)] = ""\n'
+        "    notify_webhook_url: Annotated[",
+    )
+    copy.replace(
+        "stream/notify/transports/table.py",
+        "from stream.notify.transports.mail import Mail\n",
+        "from stream.notify.transports.loft import Loft\nfrom stream.notify.transports.mail import Mail\n",
+    )
+    copy.replace(
+        "stream/notify/transports/table.py",
+        '    "print": TransportKind(',
+        '    "pigeon": TransportKind(open=Loft),\n    "print": TransportKind(',
+    )
+    copy.add("stream/notify/transports/loft.py", LOFT)
+    copy.replace(
+        "schemas/notice.avsc",
+        '"symbols": ["email", "webhook", "files", "print"]',
+        '"symbols": ["email", "webhook", "files", "print", "pigeon"]',
+    )
+
+
 # The library itself: models of stumps, trained, saved, read and scored by code that the package does not know.
 STUMPS: Final = """
 import json

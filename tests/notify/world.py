@@ -16,7 +16,7 @@ from stream.notify.letters.templates import Templates, read_templates
 from stream.notify.metrics import METERS
 from stream.notify.notices.notice_index import NoticeIndex
 from stream.notify.notifier import Notifier
-from stream.notify.settings import Channel, NotifySettings
+from stream.notify.settings import CHANNELS, Channel, NotifySettings
 from stream.notify.transports.transport import Package
 from stream.runtime.counters import Counters
 from stream.runtime.kafka.delivery import Output, Undeliverable
@@ -94,7 +94,7 @@ class Started:
         delivery_steps = DeliverySteps(
             Settings(),
             letter_writer=LetterWriter(settings, contacts=FakeContacts(world), templates=TEMPLATES[0]),
-            transports={channel: FakeTransport(channel, world) for channel in ("email", "print", "files", "webhook")},
+            transports={channel: FakeTransport(channel, world) for channel in CHANNELS},
             index=self.index,
             delivery=FakeBrokers(world),
             framing=SINGLE_OBJECT,
