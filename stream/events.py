@@ -17,6 +17,7 @@ ThresholdScale: TypeAlias = Literal["probability", "margin"]
 TierName: TypeAlias = Literal["near", "mid", "far"]
 TIERS: Final[tuple[TierName, ...]] = get_args(TierName)  # in the order of effort
 Status: TypeAlias = Literal["ok", "no_feasible_recourse", "not_model_decline"]
+REPLAY_MARK: Final = ".replay."  # in the names of a replay's topics, <topic>.replay.<run_id>, and in no other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,7 @@ class Tally:
     answered_again: int = 0  # records that the given bundle was asked about once more
     answers: ScratchIndex = field(default_factory=ScratchIndex, repr=False)  # answer -> body hash, where
     # What a bundle says of itself -> its hash, where.
-    told: ScratchIndex = field(default_factory=ScratchIndex, repr=False)
+    of_bundles: ScratchIndex = field(default_factory=ScratchIndex, repr=False)
 
 
 def check(found: Iterable[Found | ArchiveFault], tally: Tally, model: PublishedModel | None = None) -> Iterator[str]:
@@ -70,9 +70,9 @@ def _faults(one: Found, tally: Tally, model: PublishedModel | None) -> Iterator[
     if before[0] != published:
         yield f"is the same answer as {before[1]}, with another body"
     tally.duplicates += before != (published, one.where) and before[0] == published
-    for what, told in _of_the_bundle(body):
-        digest = sha256(told)
-        first = tally.told.first("\0".join(what), digest, one.where)
+    for what, value in _of_the_bundle(body):
+        digest = sha256(value)
+        first = tally.of_bundles.first("\0".join(what), digest, one.where)
         if first[0] != digest:
             yield f"is of the same bundle as {first[1]}, and gives it another {what[-1]}"
     if model is not None:

@@ -82,17 +82,17 @@ def verify_records(
         "duplicates": tally.duplicates,
         "answered_again": tally.answered_again,
     }
-    told = f"{tally.records} records, {tally.wrong} wrong, {tally.duplicates} equal duplicates"
+    summary = f"{tally.records} records, {tally.wrong} wrong, {tally.duplicates} equal duplicates"
     if model is not None:
-        told += f", {tally.answered_again} of them of this bundle and answered again"
+        summary += f", {tally.answered_again} of them of this bundle and answered again"
     if archive is not None:
         extent = archive.extent
         counts |= {name: getattr(extent, name) for name in ("ranges", "whole", "files", "unreadable", "lost", "gaps")}
         counts["broken"] = tally.broken
-        told += (
+        summary += (
             f"; {extent.files} files of {extent.ranges} ranges ({extent.whole} whole), {tally.broken} broken promises"
         )
-    click.echo(json.dumps(counts) if as_json else told)
+    click.echo(json.dumps(counts) if as_json else summary)
     idle = model is not None and not tally.answered_again and not tally.wrong
     if idle:
         why = f"no record is of the bundle in {bundle}" if tally.records else f"there is no record in {source or topic}"

@@ -14,7 +14,7 @@ import click
 from stream.demo.german_credit import default_cache
 from stream.demo.publisher import publish_only as send_only
 from stream.demo.script import german_credit_script, own_script
-from stream.demo.story import tell
+from stream.demo.story import run_demo
 from stream.errors import ConfigurationError
 from stream.runtime.settings import read_settings
 
@@ -100,7 +100,7 @@ def demo(  # noqa: PLR0913, PLR0917 - one parameter per flag
         if publish_only:
             send_only(script, read_settings(), click.echo, _progress)
             return
-        faults = tell(script, click.echo, _progress)
+        faults = run_demo(script, click.echo, _progress)
     for fault in faults[:FAULTS_SHOWN_MAX]:
         click.echo(fault, err=True)
     if out is not None:

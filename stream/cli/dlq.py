@@ -95,7 +95,7 @@ def list_letters(*, as_json: bool, **narrowing: Any) -> None:  # noqa: ANN401 - 
             continue
         sent_back = receipts.of(one.place)
         reasons[one.letter["error"], one.letter["retryable"], sent_back is not None] += 1
-        click.echo(json.dumps(_described(one, one.letter, sent_back)) if as_json else _line(one, one.letter, sent_back))
+        click.echo(json.dumps(_as_json(one, one.letter, sent_back)) if as_json else _line(one, one.letter, sent_back))
     if as_json:
         return
     for (reason, retryable, back), count in sorted(reasons.items()):
@@ -187,11 +187,11 @@ def redrive(
         )
     finally:
         originals.close()
-        _tell(totals, name, as_json=as_json, dry_run=dry_run)
+        _show_totals(totals, name, as_json=as_json, dry_run=dry_run)
     ctx.exit(1 if totals.refused or totals.could_not else 0)
 
 
-def _tell(totals: RedriveTotals, name: str, *, as_json: bool, dry_run: bool) -> None:
+def _show_totals(totals: RedriveTotals, name: str, *, as_json: bool, dry_run: bool) -> None:
     if totals.receipts_missing:
         click.echo(f"Redis does not know what was sent back: {totals.receipts_missing}", err=True)
     if as_json:
@@ -268,7 +268,7 @@ def _time(flag: str, text: str | None) -> int | None:
         raise ConfigurationError(message) from wrong
 
 
-def _described(stored: StoredLetter, letter: DeadLetter, sent_back: str | None) -> dict[str, Any]:
+def _as_json(stored: StoredLetter, letter: DeadLetter, sent_back: str | None) -> dict[str, Any]:
     shown = {name: value for name, value in letter.items() if name not in ("value", "headers", "key")}
     key = letter["key"]
     return {

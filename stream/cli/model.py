@@ -76,7 +76,7 @@ def publish_command(
     )
     reasons: list[str] = []
     with _progress() as progress:
-        publication = publish(settings, request, progress=progress, tell=reasons.append)
+        publication = publish(settings, request, progress=progress, say_why=reasons.append)
     if as_json:
         click.echo(json.dumps({**publication.published, "epoch": publication.epoch}))
         return
@@ -148,19 +148,19 @@ def _name(published: ModelPublished) -> str:
 @contextmanager
 def _progress() -> Iterator[Callable[[int, int], None]]:
     """A bar on a terminal, a line at each tenth elsewhere; both on standard error."""
-    terminal, told = sys.stderr.isatty(), -1
+    terminal, shown_tenth = sys.stderr.isatty(), -1
 
     def show(done: int, total: int) -> None:
-        nonlocal told
+        nonlocal shown_tenth
         tenth = 10 if total == 0 else 10 * done // total
         if terminal:
             click.echo(f"\rto Redis: [{'#' * tenth:<10}] {done / MIB:.1f} of {total / MIB:.1f} MiB", err=True, nl=False)
-        elif tenth != told and (done == total or total >= LINES_FROM_BYTES):
+        elif tenth != shown_tenth and (done == total or total >= LINES_FROM_BYTES):
             click.echo(f"to Redis: {done / MIB:.1f} of {total / MIB:.1f} MiB", err=True)
-        told = tenth
+        shown_tenth = tenth
 
     yield show
-    if terminal and told >= 0:
+    if terminal and shown_tenth >= 0:
         click.echo(err=True)
 
 

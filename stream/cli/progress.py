@@ -37,8 +37,8 @@ class Progress:
         """Start the clock, in seconds. `terminal`: whether standard error is one; None: find out."""
         self._terminal = sys.stderr.isatty() if terminal is None else terminal
         self._clock = clock
-        self._began_s = self._told_s = clock()
-        self._told = -1
+        self._began_s = self._shown_s = clock()
+        self._shown = -1
 
     def __enter__(self) -> Self:
         return self
@@ -50,11 +50,11 @@ class Progress:
     def __call__(self, done: int, before: int, total: int) -> None:
         """Show progress when due: `done` of `total` records, of which an earlier start did `before`."""
         now_s = self._clock()
-        due = now_s - self._told_s >= (TERMINAL_EVERY_S if self._terminal else LINE_EVERY_S)
-        if done == self._told or not (due or done == total):
+        due = now_s - self._shown_s >= (TERMINAL_EVERY_S if self._terminal else LINE_EVERY_S)
+        if done == self._shown or not (due or done == total):
             return
-        self._told = done
-        self._told_s = now_s
+        self._shown = done
+        self._shown_s = now_s
         spent_s = now_s - self._began_s
         rate = (done - before) / spent_s if spent_s >= RATE_FROM_S else 0.0
         left = f", {duration((total - done) / rate)} left" if rate and done < total else ""

@@ -23,7 +23,7 @@ from stream.replay.sources.records import window_of
 from stream.replay.sources.topic_source import read_offsets
 from stream.runtime.settings import read_settings
 
-TOLD: Final = (
+SUMMARY_KEYS: Final = (
     "run_id", "mode", "records", "counted", "conflicts", "outcomes", "answers", "numbers_behind", "recourse", "errors",
 )  # fmt: skip
 EXAMPLE: Final = """\b
@@ -93,7 +93,7 @@ def replay(ctx: click.Context, /, *, as_json: bool, **flags: Any) -> None:  # no
     settings = read_settings(kafka_brokers=flags.pop("kafka_brokers"), redis_url=flags.pop("redis_url"))
     with Progress() as progress:
         finished = run_replay(_request(flags), settings, read_replay_settings(), progress=progress)
-    _tell(finished, as_json=as_json)
+    _show(finished, as_json=as_json)
     ctx.exit(0 if is_all_right(finished.report) else 1)
 
 
@@ -116,12 +116,12 @@ def _content(flag: str, path: Path | None) -> bytes | None:
     return None if path is None else read_file(path, f"{flag} {path}:")
 
 
-def _tell(finished: Finished, *, as_json: bool) -> None:
+def _show(finished: Finished, *, as_json: bool) -> None:
     report = finished.report
     if as_json:
-        told = {key: report[key] for key in TOLD}
+        summary = {key: report[key] for key in SUMMARY_KEYS}
         paths = {"report": str(finished.json_path), "page": str(finished.html_path)}
-        click.echo(json.dumps({**told, "nothing": why_nothing(report), **paths}))
+        click.echo(json.dumps({**summary, "nothing": why_nothing(report), **paths}))
         return
     click.echo(f"{report['mode']} {report['run_id']}: {counting(report)}")
     if report["conflicts"]:

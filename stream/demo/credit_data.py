@@ -60,7 +60,7 @@ def read_credit_data(
     names = tuple(name for name in table.column_names if name != target and name not in leave_out)
     tables = list(read_toml("features.toml", features_toml))
     _all_there(path, table, tables, "has a table in features.toml")
-    _all_described(path, names, tables)
+    _check_tables(path, names, tables)
     rules = read_features(features_toml, names)
     columns: list[list[Value]] = [_values(path, table, rule.name, words=bool(rule.categories)) for rule in rules.rules]
     applications = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
@@ -72,7 +72,7 @@ def read_credit_data(
     )
 
 
-def _all_described(path: Path, names: Collection[str], tables: Collection[str]) -> None:
+def _check_tables(path: Path, names: Collection[str], tables: Collection[str]) -> None:
     if absent := [name for name in names if name not in tables]:
         more = " and more" if len(absent) > NAMES_SHOWN_MAX else ""
         message = (

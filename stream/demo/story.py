@@ -30,7 +30,7 @@ PARTITIONS: Final = {"decisions": 4, "models": 1, "recommendations": 4, "audit":
 Progress: TypeAlias = Callable[[int, str], AbstractContextManager[Callable[[int], None]]]  # (length, label) -> step
 
 
-def tell(script: Script, say: Say, progress: Progress) -> list[str]:
+def run_demo(script: Script, say: Say, progress: Progress) -> list[str]:
     """Run it all, and `say` it; return what was found wrong, each in one line, empty when all is well.
 
     Raises: StreamError when a part does not start or does not end well.

@@ -17,12 +17,11 @@ import redis
 from stream.dlq.dead_letter_reader import StoredLetter, redrives
 from stream.dlq.originals import OriginalGone, Originals
 from stream.errors import ConfigurationError, RedisUnavailable
-from stream.events import DeadLetter
+from stream.events import REPLAY_MARK, DeadLetter
 from stream.runtime.clients import redis_errors
 from stream.runtime.kafka.dead_letters import REDRIVE_HEADER
 from stream.runtime.kafka.delivery import Delivers, Output
 from stream.runtime.retry import Retry
-from stream.runtime.settings import REPLAY_MARK
 
 KEY_PREFIX: Final = "coach:redriven:"
 RECEIPTS_TTL_S: Final = 90 * 24 * 60 * 60  # as long as the dead letters' topic keeps a record

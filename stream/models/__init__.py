@@ -1,1 +1,1 @@
-"""The published models: announced on the models topic, read by everyone, their bundles kept open on a shelf."""
+"""The published models: publishing them, the table of those on the models topic, and their bundles: in Redis, on disk and open. Not here: a bundle's files (`bundle`)."""

@@ -55,7 +55,7 @@ def publish(
     request: Request,
     *,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
-    tell: Callable[[str], None] = lambda _why: None,
+    say_why: Callable[[str], None] = lambda _why: None,
 ) -> PublicationAtEpoch:
     """Publish a bundle; return its publication with the epoch.
 
@@ -81,7 +81,7 @@ def publish(
         since_ms, why = effective_from(table, manifest, request)
         published = _record(manifest, bundle_sha256, uri, as_before(table, manifest, request), since_ms)
         _refuse_other_content(table, published)
-        tell(why)
+        say_why(why)
         client = connect_redis(settings)
         publish_bundle(client, folder, progress=progress, chunk_bytes=settings.redis_chunk_bytes)
         epoch = _announce(settings, published, framing)

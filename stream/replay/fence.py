@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from stream.errors import ConfigurationError, shown
+from stream.events import REPLAY_MARK
 from stream.runtime.clients import GROUPLESS
 from stream.runtime.kafka.delivery import Delivers, Output, Undeliverable
 from stream.runtime.retry import Retry
-from stream.runtime.settings import REPLAY_MARK, Settings
-from stream.runtime.settings_reader import PREFIX, described
+from stream.runtime.settings import Settings
+from stream.runtime.settings_reader import PREFIX, settings_of
 
 RUN_ID: Final = re.compile(r"[a-z0-9-]{1,40}")
 TOPIC_CHARACTERS_MAX: Final = 249  # Kafka's own
@@ -149,9 +150,8 @@ def replay_topics(settings: Settings, run_id: str) -> ReplayTopics:
 
 def live_topics(settings: Settings) -> dict[str, str]:
     """All topics of the service, by the variable that names them."""
-    return {
-        PREFIX + name.upper(): str(getattr(settings, name)) for name in described(Settings) if name.startswith("topic_")
-    }
+    topics = [name for name in settings_of(Settings) if name.startswith("topic_")]
+    return {PREFIX + name.upper(): str(getattr(settings, name)) for name in topics}
 
 
 def check_source(topic: str, flag: str) -> None:

@@ -124,7 +124,7 @@ def _foreign(message: Message, topic: ReplayTopic, framing: Framing) -> str | No
         return "a record that is not one of ours"
     if name == "DeadLetter":
         return None
-    told = record["envelope"] if name == "AuditRecord" else record
-    if told.get("replay") is not True or told.get("run_id") != topic.run_id:
+    marked = record["envelope"] if name == "AuditRecord" else record
+    if marked.get("replay") is not True or marked.get("run_id") != topic.run_id:
         return "a record that is not marked as one of this run"
     return None

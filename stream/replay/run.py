@@ -156,7 +156,7 @@ class _Work:
     def published(self) -> Published:
         """Read the publications; bundles are opened as a worker opens them."""
         check_folder(self.settings.bundle_dir)
-        shelf = OpenBundles(
+        open_bundles = OpenBundles(
             self.settings.bundle_dir,
             connect_redis(self.settings),
             models_max=self.settings.models_max,
@@ -167,7 +167,7 @@ class _Work:
         except KafkaUnavailable as away:
             message = f"{away}; the run needs the models topic; it does not where bundles are given with --bundle and no topic is used"
             raise KafkaUnavailable(message) from away
-        return Published(table=table, shelf=shelf)
+        return Published(table=table, open_bundles=open_bundles)
 
     def _do_chunks(
         self,

@@ -179,14 +179,14 @@ class Counters(Collector):
 
     def read(self) -> dict[str, int]:
         """All counters now, for the log, without their `_total`: `decisions_read`, `decisions:declined/ok`."""
-        told: dict[str, int] = {}
+        totals: dict[str, int] = {}
         for series in self._series.values():
             if series.meter.kind == "counter" and series.meter.in_log:
                 name = series.meter.name.removesuffix("_total")
                 for labels, number in sorted(self._numbers(series).items()):
                     if number or not labels:
-                        told[f"{name}:{'/'.join(labels)}" if labels else name] = int(number)
-        return told
+                        totals[f"{name}:{'/'.join(labels)}" if labels else name] = int(number)
+        return totals
 
     def exposition(self) -> bytes:
         """All numbers, and the process's own, in Prometheus' text format (version 0.0.4)."""

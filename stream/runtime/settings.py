@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
-from stream.runtime.settings_reader import PREFIX, About, described, read_settings_class, refuse
+from stream.events import REPLAY_MARK
+from stream.runtime.settings_reader import PREFIX, About, read_settings_class, refuse, settings_of
 from stream.runtime.start_at import StartAt
 
 SecurityProtocol: TypeAlias = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
@@ -25,7 +26,6 @@ MIB: Final = 1024 * KIB
 # What a dead letter adds to the bytes that it carries: its other fields, with a message of at most 1,000 characters.
 DEAD_LETTER_MARGIN_BYTES: Final = 16 * KIB
 SESSION_MAX_S: Final = 1_800  # brokers refuse a longer session by default (group.max.session.timeout.ms)
-REPLAY_MARK: Final = ".replay."  # within the name of every topic that a replay writes, and of no other
 TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 BROKER: Final = re.compile(r"[^\s,:/@]+:\d{1,5}")
 
@@ -224,7 +224,7 @@ def read_settings(environment: Mapping[str, str] | None = None, **flags: object)
 def _contradictions(settings: Settings) -> list[str]:
     """What no single setting shows."""
     wrong = []
-    topics = {name: str(getattr(settings, name)) for name in described(Settings) if name.startswith("topic_")}
+    topics = {name: str(getattr(settings, name)) for name in settings_of(Settings) if name.startswith("topic_")}
     if len(set(topics.values())) < len(topics):
         wrong.append(f"{PREFIX}TOPIC_*: {', '.join(topics.values())} must all be different")
     wrong += [

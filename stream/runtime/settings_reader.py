@@ -66,7 +66,7 @@ def read_settings_class(
     environment = os.environ if environment is None else environment
     values: dict[str, Any] = {}
     wrong = _misspelt(kind, environment, part)
-    for name, (its_kind, about) in described(kind).items():
+    for name, (its_kind, about) in settings_of(kind).items():
         given = flags.get(name)
         if given is None:
             given = environment.get(PREFIX + name.upper()) or None
@@ -89,7 +89,7 @@ def refuse(wrong: list[str]) -> None:
 def masked(settings: Described) -> dict[str, str]:
     """The settings as `COACH_NAME: value`, without secrets, those within URLs too."""
     shown = {}
-    for name, (_, about) in described(type(settings)).items():
+    for name, (_, about) in settings_of(type(settings)).items():
         value = getattr(settings, name)
         text = "" if value is None else str(value)
         if about.secret and text:
@@ -101,12 +101,12 @@ def masked(settings: Described) -> dict[str, str]:
 def documentation(kind: type[Described]) -> list[tuple[str, str, str]]:
     """Each setting as (variable, default, meaning), in order."""
     defaults = masked(kind())
-    meanings = {PREFIX + name.upper(): about.doc for name, (_, about) in described(kind).items()}
+    meanings = {PREFIX + name.upper(): about.doc for name, (_, about) in settings_of(kind).items()}
     return [(variable, defaults[variable], meaning) for variable, meaning in meanings.items()]
 
 
 @cache
-def described(kind: type[Described]) -> dict[str, tuple[Any, About]]:
+def settings_of(kind: type[Described]) -> dict[str, tuple[Any, About]]:
     """Each setting's type and description, in order."""
     hints = get_type_hints(kind, include_extras=True)
     return {one.name: get_args(hints[one.name]) for one in fields(kind)}
@@ -114,7 +114,7 @@ def described(kind: type[Described]) -> dict[str, tuple[Any, About]]:
 
 def _misspelt(kind: type[Described], environment: Mapping[str, str], part: str) -> list[str]:
     """Variables of this part whose names are no setting's, and nearly one."""
-    known = [name.upper() for name in described(kind)]
+    known = [name.upper() for name in settings_of(kind)]
     wrong = []
     for variable, value in environment.items():
         name = variable.removeprefix(PREFIX)

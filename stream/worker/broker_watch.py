@@ -14,7 +14,7 @@ from stream.errors import ConfigurationError, DependencyError, KafkaUnavailable
 log = logging.getLogger(__name__)
 
 ASK_EVERY_S: Final = 2.0
-TELL_EVERY_S: Final = 30.0
+LOG_EVERY_S: Final = 30.0
 STOP_WAIT_S: Final = 5.0
 
 
@@ -27,7 +27,7 @@ class BrokerWatch:
         self._every_s = every_s
         self._stopping = threading.Event()
         self._away_since_s: float | None = None
-        self._told_at_s = 0.0
+        self._logged_at_s = 0.0
         self._thread = threading.Thread(target=self._run, name="coach-brokers", daemon=True)
 
     @property
@@ -50,22 +50,22 @@ class BrokerWatch:
             try:
                 self._ask()
             except KafkaUnavailable as away:
-                self._tell_away(away)
+                self._log_away(away)
             except (DependencyError, ConfigurationError):  # they answered
-                self._tell_back()
+                self._log_back()
             else:
-                self._tell_back()
+                self._log_back()
 
-    def _tell_away(self, why: KafkaUnavailable) -> None:
+    def _log_away(self, why: KafkaUnavailable) -> None:
         now_s = time.monotonic()
         if self._away_since_s is None:
-            self._away_since_s, self._told_at_s = now_s, -math.inf
-        if now_s - self._told_at_s >= TELL_EVERY_S:
+            self._away_since_s, self._logged_at_s = now_s, -math.inf
+        if now_s - self._logged_at_s >= LOG_EVERY_S:
             waited_s = round(now_s - self._away_since_s, 3)
             log.warning("outage.waiting", extra={"why": str(why), "waited_s": waited_s})
-            self._told_at_s = now_s
+            self._logged_at_s = now_s
 
-    def _tell_back(self) -> None:
+    def _log_back(self) -> None:
         if self._away_since_s is not None:
             log.info("outage.over", extra={"waited_s": round(time.monotonic() - self._away_since_s, 3)})
             self._away_since_s = None

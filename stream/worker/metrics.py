@@ -83,7 +83,7 @@ def worker_counters() -> Counters:
     return Counters(METERS, part="worker", engine_version=ENGINE_VERSION)
 
 
-def follow_models(counters: Counters, table: ModelTable, reader: ModelReader, shelf: OpenBundles) -> None:
+def follow_models(counters: Counters, table: ModelTable, reader: ModelReader, bundles: OpenBundles) -> None:
     """Ask for what is known of models and bundles at each scrape."""
 
     def known() -> Mapping[Labels, float]:
@@ -93,11 +93,11 @@ def follow_models(counters: Counters, table: ModelTable, reader: ModelReader, sh
     counters.follow("model_info", known)
     counters.follow("models_epoch", lambda: table.epoch)
     counters.follow("publications_refused_total", lambda: reader.refused)
-    counters.follow("bundle_lookups_total", lambda: {(origin,): shelf.loaded[origin] for origin in ORIGINS})
-    counters.follow("bundle_evictions_total", lambda: shelf.evicted)
-    counters.follow("bundles_open", lambda: len(shelf.opened()))
-    counters.follow("leaf_cache_lookups_total", lambda: {(result,): n for result, n in shelf.cache_lookups.items()})
-    counters.follow("leaf_cache_rebuilds_total", lambda: {(result,): n for result, n in shelf.cache_rebuilds.items()})
+    counters.follow("bundle_lookups_total", lambda: {(origin,): bundles.loaded[origin] for origin in ORIGINS})
+    counters.follow("bundle_evictions_total", lambda: bundles.evicted)
+    counters.follow("bundles_open", lambda: len(bundles.opened()))
+    counters.follow("leaf_cache_lookups_total", lambda: {(result,): n for result, n in bundles.cache_lookups.items()})
+    counters.follow("leaf_cache_rebuilds_total", lambda: {(result,): n for result, n in bundles.cache_rebuilds.items()})
 
 
 def follow_pipeline(

@@ -93,7 +93,7 @@ class Pipeline:
         self._write_out = write_out
         self._order = order
         self._settings = settings
-        self._accounts = accounts
+        self._decision_log = accounts
         self._counters = accounts.counters
         self._vitals = accounts.vitals
         self._generation = generation
@@ -102,7 +102,7 @@ class Pipeline:
         self._more_due = False  # of the parked, more than one batch takes
         self._ended = False
         self._away: DependencyError | None = None
-        self._told_waiting: set[tuple[str | None, str | None]] = set()
+        self._logged_waiting: set[tuple[str | None, str | None]] = set()
         self._fresh: deque[Work] = deque()
         self._parked: deque[Work] = deque()
         self._arrived = asyncio.Event()
@@ -194,7 +194,7 @@ class Pipeline:
             total_s=self._settings.outage_max_s,
             pause_max_s=self._settings.retry_delay_max_s,
             abandoned=StopRequested(self._suspended, self._settings.drain_s),
-            on_wait=self._tell_of_outage,
+            on_wait=self._note_outage,
         )
         try:
             await asyncio.to_thread(self._answer_and_deliver, batch, retry)
@@ -215,7 +215,7 @@ class Pipeline:
         self._counters.add("decisions_acked_total", self._order.settle(finished, self._generation()))
         self._counters.observe("batch_decisions", len(batch.work))
         records = [work.record for work in batch.work]
-        self._accounts.close(zip(records, batch.outcomes, strict=True), acknowledged_ms=batch.acknowledged_ms)
+        self._decision_log.close(zip(records, batch.outcomes, strict=True), acknowledged_ms=batch.acknowledged_ms)
 
     def _answer_and_deliver(self, batch: _Batch, retry: Retry) -> None:
         """The batch's whole blocking part, in a thread: answers, then outputs in their order."""
@@ -251,20 +251,20 @@ class Pipeline:
         if work.parked_at_s is None:
             work.parked_at_s = now_s
             self._counters.add("decisions_parked_total")
-            self._tell_of_waiting(waiting)
+            self._log_waiting(waiting)
         asks_again = isinstance(waiting.error, BundleLost | SchemaUnavailable)
         work.again_at_s = now_s + RECHECK_INTERVAL_S if asks_again else None
         self._parked.append(work)
         for oldest in list(self._parked)[: max(0, len(self._parked) - self._settings.parked_max)]:
             oldest.overdue = True
 
-    def _tell_of_waiting(self, waiting: Waiting) -> None:
+    def _log_waiting(self, waiting: Waiting) -> None:
         """One line for each model version, until nothing waits any more."""
         if not self._parked:
-            self._told_waiting.clear()
+            self._logged_waiting.clear()
         model = waiting.model_id, waiting.model_version
-        if model not in self._told_waiting and len(self._told_waiting) < self._settings.parked_max:
-            self._told_waiting.add(model)
+        if model not in self._logged_waiting and len(self._logged_waiting) < self._settings.parked_max:
+            self._logged_waiting.add(model)
             extra = {"model_id": model[0], "model_version": model[1], "reason": waiting.error.reason}
             bound_s = self._settings.model_wait_s
             log.warning("decisions.waiting", extra={**extra, "why": str(waiting.error), "wait_max_s": bound_s})
@@ -287,7 +287,7 @@ class Pipeline:
         self._more_due = False
         self._room.set()
 
-    def _tell_of_outage(self, why: DependencyError, waited_s: float) -> None:
+    def _note_outage(self, why: DependencyError, waited_s: float) -> None:
         self._away = why
         self._vitals.expect(
             BATCH, self._settings.retry_delay_max_s + self._settings.delivery_timeout_s + STALLED_AFTER_S

@@ -100,30 +100,30 @@ class WorkerProcess:
                 start_at=settings.start_at,
                 timeout_s=wait_s,
             )
-            shelf = OpenBundles(
+            open_bundles = OpenBundles(
                 settings.bundle_dir,
                 self._client,
                 models_max=settings.models_max,
                 chunk_bytes=settings.redis_chunk_bytes,
             )
-            follow_models(self._counters, self._table, reader, shelf)
-            self._warm_up(shelf)
+            follow_models(self._counters, self._table, reader, open_bundles)
+            self._warm_up(open_bundles)
             reader.follow()
-            self._serve(shelf)
+            self._serve(open_bundles)
         finally:
             reader.stop()
         if self._failure is not None:
             raise self._failure
 
-    def _warm_up(self, shelf: OpenBundles) -> None:
+    def _warm_up(self, open_bundles: OpenBundles) -> None:
         """Open what was published last, so that the first decision need not wait for it."""
         for publication in self._table.publications()[-self._settings.models_max :]:
             try:
-                shelf.model(publication.published)
+                open_bundles.model(publication.published)
             except (DependencyError, ModelNotPublished) as away:  # a decision that names it will wait for it
                 log.warning("start.bundle_away", extra={"why": str(away)})
 
-    def _serve(self, shelf: OpenBundles) -> None:
+    def _serve(self, open_bundles: OpenBundles) -> None:
         settings = self._settings
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
@@ -135,7 +135,7 @@ class WorkerProcess:
         pipeline = self._pipeline = Pipeline(
             outcomes_of=Answerer(
                 table=self._table,
-                open_model=shelf.model,
+                open_model=open_bundles.model,
                 remember=partial(remember, self._client, ttl_s=settings.conflict_window_s),
                 framing=self._framing,
                 settings=settings,
@@ -157,7 +157,7 @@ class WorkerProcess:
             self._client,
             settings.group,
             epoch=lambda: self._table.epoch,
-            opened=shelf.opened,
+            opened=open_bundles.opened,
             partitions=lambda: self._partitions,
         )
         self._watch.start()
@@ -191,12 +191,12 @@ class WorkerProcess:
 
         working = loop.create_task(pipeline.run(), name="pipeline")
         working.add_done_callback(ended)
-        telling = loop.create_task(self._tell_totals(pipeline), name="totals")
+        totals_task = loop.create_task(self._log_totals(pipeline), name="totals")
         beating = loop.create_task(beat(self._vitals), name="beat")
 
         async def consumer_stopped(*_given: object, **_more: object) -> None:  # all is settled or let go, and committed
             working.cancel()
-            telling.cancel()
+            totals_task.cancel()
             beating.cancel()
 
         app.on_before_shutdown.connect(cast("Any", consumer_stopped))
@@ -227,7 +227,7 @@ class WorkerProcess:
         self._partitions = sorted(one.partition for one in assigned)
         log.info("worker.assigned", extra={"partitions": self._partitions, "software_version": SOFTWARE_VERSION})
 
-    async def _tell_totals(self, pipeline: Pipeline) -> None:
+    async def _log_totals(self, pipeline: Pipeline) -> None:
         every_s = self._settings.log_totals_every_s
         while every_s:
             await asyncio.sleep(every_s)

@@ -72,8 +72,8 @@ def _limits(keeper: TopicKeeper, names: list[str]) -> dict[str, int]:
     """The largest record of each topic, or nothing where the brokers do not tell."""
     try:
         found = keeper.configurations(names)
-    except (ConfigurationError, DependencyError) as untold:
-        log.info("start.limits_unknown", extra={"why": str(untold)})
+    except (ConfigurationError, DependencyError) as unknown:
+        log.info("start.limits_unknown", extra={"why": str(unknown)})
         return {}
     return {
         name: int(configuration["max.message.bytes"])

@@ -36,7 +36,7 @@ def test_an_outage_ends_with_an_empty_server_at_the_same_address(embedded: Fault
 def test_an_unknown_command_is_refused_by_name(embedded: FaultyRedis) -> None:
     """Given a running server, when its process is told nonsense, then the error names the command and it goes on."""
     with pytest.raises(RedisUnavailable, match="refuses `dance`"):
-        embedded.tell("dance")
+        embedded.command("dance")
     with redis.Redis.from_url(embedded.url) as client:
         assert client.ping()
 

@@ -101,7 +101,7 @@ def test_a_client_that_swallows_a_signal_changes_no_exit_code(
 ) -> None:
     """Given a signal that comes while a Kafka client is being made, which then raises TypeError, then the exit code is the signal's."""
 
-    def tell(*_: object) -> list[str]:
+    def run_demo(*_: object) -> list[str]:
         try:
             signal.raise_signal(blow)
         except BaseException:  # noqa: BLE001 - as a client of librdkafka does it
@@ -109,7 +109,7 @@ def test_a_client_that_swallows_a_signal_changes_no_exit_code(
             raise TypeError(message) from None
         return []
 
-    monkeypatch.setattr("stream.cli.demo.tell", tell)
+    monkeypatch.setattr("stream.cli.demo.run_demo", run_demo)
     done = invoked("demo", *own_data(loans))
     assert done.exit_code == code, done.output
 

@@ -18,15 +18,15 @@ class FaultyKafka(EmbeddedKafka):
 
     def down(self, broker: int = 1) -> None:
         """Close all connections of a broker and refuse new ones; what it holds is kept."""
-        self.tell(f"down {broker}")
+        self.command(f"down {broker}")
 
     def up(self, broker: int = 1) -> None:
         """Let a broker that was down answer again."""
-        self.tell(f"up {broker}")
+        self.command(f"up {broker}")
 
     def err(self, api_key: int, error_code: int, count: int = 1) -> None:
         """Let the next `count` requests of a kind fail with a protocol error (Produce is 0, Fetch 1, OffsetCommit 8)."""
-        self.tell(f"err {api_key} {error_code} {count}")
+        self.command(f"err {api_key} {error_code} {count}")
 
 
 class _FaultyCluster(MockCluster):

@@ -168,7 +168,7 @@ def test_publishers_of_one_bundle_do_not_disturb_each_other(client: redis.Redis,
 def test_fetchers_into_one_folder_share_it(client: redis.Redis, bundle: Path, tmp_path: Path) -> None:
     """Given several workers of a host that fetch into one folder at once, then all succeed and nothing is left over."""
     digest = publish_bundle(client, bundle, chunk_bytes=SMALL)
-    shared = tmp_path / "shelf" / digest
+    shared = tmp_path / "opened" / digest
     with ThreadPoolExecutor(6) as pool:
         assert all(pool.map(lambda _: fetch_bundle(client, digest, shared), range(6)))
     assert files_in(shared) == files_in(bundle)

@@ -14,7 +14,7 @@ from stream.bundle.manifest import read_manifest
 from stream.demo.embedded.embedded_redis import EmbeddedRedis
 from stream.errors import BundleLost, ConfigurationError, DiskUnavailable, ModelNotPublished, RedisUnavailable
 from stream.events import ModelPublished
-from stream.models import open_bundles as bundle_shelf
+from stream.models import open_bundles
 from stream.models.bundle_cache import holds_bundle, publish_bundle
 from stream.models.open_bundles import OpenBundles, check_folder
 from stream.runtime.clients import redis_client
@@ -58,10 +58,10 @@ def test_a_bundle_comes_from_the_nearest_place_and_fills_the_ones_on_the_way(
     record = publication(toy)
     origins = []
     for folder in ("host-a", "host-b", "host-b"):
-        shelf = OpenBundles(tmp_path / folder, client, models_max=2)
-        assert shelf.model(record).identity["bundle_sha256"] == record["bundle_sha256"]
-        shelf.model(record)
-        origins.append([name for name, count in shelf.loaded.items() if count])
+        opened = OpenBundles(tmp_path / folder, client, models_max=2)
+        assert opened.model(record).identity["bundle_sha256"] == record["bundle_sha256"]
+        opened.model(record)
+        origins.append([name for name, count in opened.loaded.items() if count])
     assert origins == [["memory", "uri"], ["memory", "redis"], ["memory", "disk"]]
     assert holds_bundle(client, record["bundle_sha256"])
     assert not list((tmp_path / "host-a").glob("fetching-*"))
@@ -73,9 +73,9 @@ def test_a_damaged_copy_is_kept_aside_and_replaced(toy: Lender, client: redis.Re
     OpenBundles(tmp_path, client, models_max=2).model(record)
     damaged = tmp_path / record["bundle_sha256"] / "features.toml"
     damaged.write_text(damaged.read_text() + "\n# changed\n")
-    shelf = OpenBundles(tmp_path, client, models_max=2)
-    shelf.model(record)
-    assert shelf.loaded["redis"] == 1
+    opened = OpenBundles(tmp_path, client, models_max=2)
+    opened.model(record)
+    assert opened.loaded["redis"] == 1
     (aside,) = tmp_path.glob("damaged-*")
     assert (aside / "features.toml").read_text().endswith("# changed\n")
 
@@ -86,14 +86,14 @@ def test_a_bundle_that_is_nowhere_concerns_its_own_decisions_alone(
     """Given neither Redis nor the URI has it, when asked for, then it is BundleLost, and not looked for again at once; when Redis does not answer, which may hold it, everything waits; with a local copy neither is needed."""
     away = publication(toy, bundle_uri=(tmp_path / "nowhere").as_uri())
     nobody = redis_client("redis://127.0.0.1:1/0", timeout_s=0.2)
-    shelf = OpenBundles(tmp_path / "a", client, models_max=2)
+    opened = OpenBundles(tmp_path / "a", client, models_max=2)
     with pytest.raises(BundleLost, match="not in Redis, and the bundle at"):
-        shelf.model(away)
+        opened.model(away)
     publish_bundle(client, toy.bundle)
     with pytest.raises(BundleLost):
-        shelf.model(away)
-    monkeypatch.setattr(bundle_shelf, "LOST_FOR_S", 0.0)
-    monkeypatch.setattr(bundle_shelf, "LOOKING_SHARE", 0)
+        opened.model(away)
+    monkeypatch.setattr(open_bundles, "LOST_FOR_S", 0.0)
+    monkeypatch.setattr(open_bundles, "LOOKING_SHARE", 0)
     client.flushall()
     again = OpenBundles(tmp_path / "a", client, models_max=2)
     with pytest.raises(BundleLost):
@@ -115,12 +115,12 @@ def test_another_bundle_at_the_uri_concerns_its_own_decisions_alone(
     """Given another bundle at the URI than was published, or one of another name, when asked for, then it is ModelNotPublished, which makes its decisions wait and nobody else's, and it is not fetched again at once."""
     other = toy_lender(tmp_path / "other", seed=5)
     swapped = publication(toy, bundle_uri=other.bundle.as_uri())
-    shelf = OpenBundles(tmp_path / "shelf", client, models_max=2)
+    opened = OpenBundles(tmp_path / "opened", client, models_max=2)
     for _ in range(2):
         with pytest.raises(ModelNotPublished, match="publish it again; then redrive"):
-            shelf.model(swapped)
+            opened.model(swapped)
     with pytest.raises(ModelNotPublished, match="says that it is"):
-        shelf.model(publication(toy, model_id="somebody-else"))
+        opened.model(publication(toy, model_id="somebody-else"))
 
 
 def test_a_machine_that_computes_something_else_lets_the_decisions_of_that_model_wait(
@@ -131,23 +131,23 @@ def test_a_machine_that_computes_something_else_lets_the_decisions_of_that_model
     shutil.copytree(toy.bundle, other)
     put(other, "margins", -np.load(other / "probes" / "margins.npy"))
     record = publication(toy, bundle_uri=other.as_uri(), bundle_sha256=read_manifest(other)[1])
-    shelf = OpenBundles(tmp_path / "shelf", client, models_max=2)
+    opened = OpenBundles(tmp_path / "opened", client, models_max=2)
     for _ in range(2):
         with pytest.raises(
             ModelNotPublished, match=r"this machine .* gives another margin for \d+ of \d+ probes .*; then redrive"
         ):
-            shelf.model(record)
-    assert not list((tmp_path / "shelf").glob("damaged-*"))
-    assert shelf.model(publication(toy)).identity["model_id"] == toy.name
+            opened.model(record)
+    assert not list((tmp_path / "opened").glob("damaged-*"))
+    assert opened.model(publication(toy)).identity["model_id"] == toy.name
 
 
 def test_an_open_bundle_under_another_name_is_refused_too(toy: Lender, client: redis.Redis, tmp_path: Path) -> None:
     """Given a bundle that is open, when a publication names it as another model's, then that model's decisions are refused."""
-    shelf = OpenBundles(tmp_path, client, models_max=2)
-    shelf.model(publication(toy))
+    opened = OpenBundles(tmp_path, client, models_max=2)
+    opened.model(publication(toy))
     with pytest.raises(ModelNotPublished, match="says that it is"):
-        shelf.model(publication(toy, model_id="somebody-else"))
-    assert shelf.model(publication(toy)).identity["model_id"] == toy.name
+        opened.model(publication(toy, model_id="somebody-else"))
+    assert opened.model(publication(toy)).identity["model_id"] == toy.name
 
 
 def test_a_folder_that_cannot_be_used_is_named(toy: Lender, client: redis.Redis, tmp_path: Path) -> None:
@@ -174,8 +174,8 @@ def test_only_the_last_bundles_stay_open(toy: Lender, client: redis.Redis, tmp_p
     other = toy_lender(tmp_path / "other", version="other", seed=5)
     for lender in (toy, other):
         publish_bundle(client, lender.bundle)
-    shelf = OpenBundles(tmp_path / "shelf", client, models_max=1)
+    opened = OpenBundles(tmp_path / "opened", client, models_max=1)
     for lender in (toy, other, toy, other):
-        assert shelf.model(publication(lender)).identity["model_version"] == lender.version
-    assert shelf.loaded == {"memory": 0, "disk": 2, "redis": 2, "uri": 0}
+        assert opened.model(publication(lender)).identity["model_version"] == lender.version
+    assert opened.loaded == {"memory": 0, "disk": 2, "redis": 2, "uri": 0}
     assert json.loads((other.bundle / "manifest.json").read_text())["model_version"] == "other"

@@ -18,11 +18,11 @@ class FaultyRedis(EmbeddedRedis):
 
     def down(self) -> None:
         """Kill the server; what it held is gone."""
-        self.tell("down")
+        self.command("down")
 
     def up(self) -> None:
         """Start an empty server on the same port."""
-        self.tell("up")
+        self.command("up")
 
 
 def _serve() -> None:

@@ -189,10 +189,10 @@ def _reason_of(reason: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, 
 
 def _tier_of(tier: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
     of_feature = {one["feature"]: one["contribution"] for one in tier["ledgers"]["target"]["features"]}
-    told = {
+    columns = {
         name: tier[name] for name in ("tier", "rank", "from_tercile", "margin", "probability", "effort", "robust_share")
     }
-    return told | {
+    return columns | {
         "comparator_reference": tier["comparator"]["reference"],
         "comparator_key_id": tier["comparator"]["key_id"],
         "actions": [

@@ -88,12 +88,12 @@ def read_identity(target: Target) -> Identity | None:
     content = target.read(ARCHIVE)
     if content is None:
         return None
-    told = _object(content, ARCHIVE, target)
-    if told.get("format") != FORMAT:
-        message = f"the archive at {target.shown} has format {told.get('format')!r}; this version reads {FORMAT}"
+    fields = _object(content, ARCHIVE, target)
+    if fields.get("format") != FORMAT:
+        message = f"the archive at {target.shown} has format {fields.get('format')!r}; this version reads {FORMAT}"
         raise ConfigurationError(message)
     try:
-        identity = Identity(**{name: told[name] for name in ("topic", "range_offsets", "topic_id", "cluster_id")})
+        identity = Identity(**{name: fields[name] for name in ("topic", "range_offsets", "topic_id", "cluster_id")})
         if identity.topic and identity.range_offsets > 0 and content == _as_bytes(identity):
             return identity
     except (KeyError, TypeError, ValueError) as error:
@@ -134,16 +134,16 @@ def read_marker(target: Target, of: Range, *, whole: bool) -> Marker | None:
     content = target.read(path)
     if content is None:
         return None
-    told = _object(content, path, target)
+    fields = _object(content, path, target)
     try:
         marker = Marker(
-            of=Range(topic=told["topic"], partition=told["partition"], start=told["start"], end=told["end"]),
-            first=told["first"],
-            until=told["until"],
-            whole=told["whole"],
-            files=tuple(FileEntry(**one) for one in told["files"]),
-            unreadable=None if told["unreadable"] is None else FileEntry(**told["unreadable"]),
-            lost=tuple((one[0], one[1]) for one in told["lost"]),
+            of=Range(topic=fields["topic"], partition=fields["partition"], start=fields["start"], end=fields["end"]),
+            first=fields["first"],
+            until=fields["until"],
+            whole=fields["whole"],
+            files=tuple(FileEntry(**one) for one in fields["files"]),
+            unreadable=None if fields["unreadable"] is None else FileEntry(**fields["unreadable"]),
+            lost=tuple((one[0], one[1]) for one in fields["lost"]),
         )
         sound = marker.of == of and marker.whole is whole and of.start <= marker.first <= marker.until <= of.end
         if sound and (not whole or marker.until == of.end) and sealed(_as_json(marker)) == content:
@@ -193,9 +193,9 @@ def is_known(target: Target, topic: str, partition: int, *, held: bool) -> bool:
     return content is not None
 
 
-def sealed(told: Mapping[str, Any]) -> bytes:
+def sealed(fields: Mapping[str, Any]) -> bytes:
     """Give the bytes of one of these files."""
-    return canonical_json({**told, "seal": sha256(told)})
+    return canonical_json({**fields, "seal": sha256(fields)})
 
 
 def _known(topic: str, partition: int) -> bytes:
@@ -211,18 +211,18 @@ def _beginning(topic: str, partition: int, first: int) -> bytes:
 
 
 def _as_json(marker: Marker) -> dict[str, Any]:
-    told = asdict(marker)
-    return {**told.pop("of"), **told, "files": list(told["files"]), "lost": list(map(list, told["lost"]))}
+    fields = asdict(marker)
+    return {**fields.pop("of"), **fields, "files": list(fields["files"]), "lost": list(map(list, fields["lost"]))}
 
 
 def _object(content: bytes, path: str, target: Target) -> Mapping[str, Any]:
     try:
-        told = json.loads(content)
+        found = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise _no_such_shape(path, target) from error
-    if not isinstance(told, dict):
+    if not isinstance(found, dict):
         raise _no_such_shape(path, target)
-    return told
+    return found
 
 
 def _no_such_shape(path: str, target: Target) -> ArchiveDamaged:

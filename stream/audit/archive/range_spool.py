@@ -36,7 +36,7 @@ class RangeSpool:
     def __init__(self) -> None:
         """Nothing yet. Raises: DiskUnavailable, as all methods do, when SQLite's temporary folder is full."""
         self._rows_in: dict[str, int] = {}
-        with _told():
+        with _disk_errors():
             self._database = scratch_database(CACHE_KIB)
             self._database.execute(
                 "CREATE TABLE kept (place INTEGER PRIMARY KEY, path TEXT, decision_id TEXT, columns BLOB, blobs BLOB)"
@@ -59,7 +59,7 @@ class RangeSpool:
         sizes = [-1 if (blob := row.blobs[name]) is None else len(blob) for name in names]
         packed = zlib.compress(b"".join(blob for blob in row.blobs.values() if blob is not None), LEVEL)
         head = orjson.dumps([row.columns, names, sizes])
-        with _told():
+        with _disk_errors():
             cursor = self._database.execute(
                 "INSERT OR IGNORE INTO kept VALUES (?, ?, ?, ?, ?)",
                 (row.offset, row.path, row.decision_id, head, packed),
@@ -83,10 +83,10 @@ class RangeSpool:
         return self._select("SELECT path, decision_id, place, columns, blobs FROM kept ORDER BY place")
 
     def _select(self, statement: str, *values: str) -> Iterator[Row]:
-        with _told():
+        with _disk_errors():
             cursor = self._database.execute(statement, values)
         while True:
-            with _told():
+            with _disk_errors():
                 found = cursor.fetchone()
             if found is None:
                 return
@@ -98,5 +98,5 @@ class RangeSpool:
             yield Row(path=found[0], decision_id=found[1], offset=found[2], columns=columns, blobs=blobs)
 
 
-def _told() -> AbstractContextManager[None]:
+def _disk_errors() -> AbstractContextManager[None]:
     return scratch_errors("this host's temporary folder (TMPDIR) cannot hold a range of the archive: {error}")

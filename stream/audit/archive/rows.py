@@ -164,14 +164,14 @@ def spooled(read: ReadRow) -> Row:
     """Make a row of a spool of what was read, to put it in another order."""
     key, headers = _blobs(read.stored)
     if isinstance(read.record, str):
-        told: dict[str, Any] = {"why": read.record}
+        columns_of_record: dict[str, Any] = {"why": read.record}
     else:
-        told = {"record": {name: read.record[name] for name in ("decision_id", "body_sha256", "envelope")}}
+        columns_of_record = {"record": {name: read.record[name] for name in ("decision_id", "body_sha256", "envelope")}}
     return Row(
         path="",
         decision_id="",
         offset=read.stored.offset,
-        columns=told | _places(read.stored),
+        columns=columns_of_record | _places(read.stored),
         blobs={"body": read.body, "kafka_value": read.stored.value, "kafka_key": key} | headers,
     )
 

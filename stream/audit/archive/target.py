@@ -62,7 +62,7 @@ class Target:
 
     def keep(self, draft: Path, path: str) -> None:
         """Put a finished local file at `path`, or move it there. Raises: DiskUnavailable, ArchiveUnavailable."""
-        with self._told(f"{path} cannot be written"):
+        with self._store_errors(f"{path} cannot be written"):
             if self.local:
                 self._rename(draft, path)
             elif self._protocols & WHOLE_PUTS:
@@ -77,7 +77,7 @@ class Target:
     def write(self, path: str, content: bytes) -> None:
         """Put a small file at `path`. Raises: as `keep`."""
         with self.draft() as draft:
-            with self._told(f"{path} cannot be written"):
+            with self._store_errors(f"{path} cannot be written"):
                 draft.write_bytes(content)
             self.keep(draft, path)
 
@@ -100,7 +100,7 @@ class Target:
 
     def read(self, path: str) -> bytes | None:
         """Give a file's content; None where there is none. Raises: DiskUnavailable, ArchiveUnavailable."""
-        with self._told(f"{path} cannot be read"):
+        with self._store_errors(f"{path} cannot be read"):
             try:
                 content: bytes = self.system.cat_file(self.full(path))
             except FileNotFoundError:
@@ -120,7 +120,7 @@ class Target:
             yield place
             return
         with self.draft() as draft:
-            with self._told(f"{path} cannot be read"):
+            with self._store_errors(f"{path} cannot be read"):
                 try:
                     self.system.get_file(self.full(path), str(draft))
                 except FileNotFoundError as error:
@@ -155,7 +155,7 @@ class Target:
                 yield path
 
     def _listed(self, folder: str, *, detail: bool) -> list[Any]:
-        with self._told(f"{folder or 'it'} cannot be listed"):
+        with self._store_errors(f"{folder or 'it'} cannot be listed"):
             self.system.invalidate_cache()
             try:
                 return list(self.system.ls(self.full(folder).rstrip("/"), detail=detail))
@@ -164,7 +164,7 @@ class Target:
 
     def remove(self, path: str) -> None:
         """Take a file away, where there is one. Raises: DiskUnavailable, ArchiveUnavailable."""
-        with self._told(f"{path} cannot be removed"), suppress(FileNotFoundError):
+        with self._store_errors(f"{path} cannot be removed"), suppress(FileNotFoundError):
             self.system.rm_file(self.full(path))
 
     def sweep(self) -> None:
@@ -187,7 +187,7 @@ class Target:
             to_disk(folder)
 
     @contextmanager
-    def _told(self, what: str) -> Iterator[None]:
+    def _store_errors(self, what: str) -> Iterator[None]:
         """Turn whatever a store raises into one error of ours: each has its own, and their texts repeat URIs."""
         try:
             yield

@@ -30,7 +30,7 @@ class Outages:
         self._waiting_since_s: float | None = None
         self._probed_s = time.monotonic()
 
-    def patiently(self, doing: Callable[[], Result]) -> Result:
+    def wait_out(self, doing: Callable[[], Result]) -> Result:
         """Run something, and again while its dependency is away. Raises: Abandoned, DependencyError past the outage bound."""
         retry = Retry(
             total_s=self._settings.outage_max_s,

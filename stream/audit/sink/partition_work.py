@@ -36,10 +36,10 @@ from stream.wire.framing import Framing
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 TAIL_SHARE_MAX: Final = 0.1  # of the time may go into writing tails: a slow store is written to less often
-SPANS_TOLD_MAX: Final = 5
+SPANS_SHOWN_MAX: Final = 5
 
 
-class Patiently(Protocol):
+class WaitOut(Protocol):
     """Runs something that may fail for a dependency, until it succeeds or retry ends."""
 
     def __call__(self, doing: Callable[[], Result], /) -> Result:
@@ -80,7 +80,7 @@ class PartitionWork:
     partition: int
     framing: Framing
     marks: Callable[[], tuple[int, int]]
-    patiently: Patiently
+    wait_out: WaitOut
     tail_s: float
     accept_loss: bool = False
     totals: Totals = field(default_factory=Totals)
@@ -102,10 +102,10 @@ class PartitionWork:
         DependencyError, Abandoned.
         """
         of_topic, length = self.identity.topic, self.identity.range_offsets
-        self._there = self.patiently(lambda: ranges_in(self.target, of_topic, self.partition, length))
+        self._there = self.wait_out(lambda: ranges_in(self.target, of_topic, self.partition, length))
         for start in [start for start, what in self._there.items() if what == "both"]:
             tail = marker_path(range_of(of_topic, self.partition, start, length), whole=False)
-            self.patiently(partial(self.target.remove, tail))
+            self.wait_out(partial(self.target.remove, tail))
             self._there[start] = "whole"
         self._first = self._beginning()
         self._start(self._next(range_of(of_topic, self.partition, self._first, length).start))
@@ -116,18 +116,18 @@ class PartitionWork:
     def _beginning(self) -> int:
         """The first offset that the archive is to have: of a new one what the topic still has, from now on for ever."""
         of_topic = self.identity.topic
-        self._held = self.patiently(lambda: is_known(self.target, of_topic, self.partition, held=True))
-        self.patiently(lambda: write_known(self.target, of_topic, self.partition, held=False))
+        self._held = self.wait_out(lambda: is_known(self.target, of_topic, self.partition, held=True))
+        self.wait_out(lambda: write_known(self.target, of_topic, self.partition, held=False))
         if self._there and not self._held:
             self._say_held()
-        known = self.patiently(lambda: read_beginning(self.target, of_topic, self.partition))
+        known = self.wait_out(lambda: read_beginning(self.target, of_topic, self.partition))
         self._begins = known is not None or not self._there
         if known is not None:
             return known
         if self._there:
             log.error("sink.beginning_lost", extra={"partition": self.partition, "first": min(self._there)})
             return min(self._there)
-        low, _ = self.patiently(self.marks)
+        low, _ = self.wait_out(self.marks)
         if self._held and low:
             message = (
                 f"the archive at {self.target.shown} kept records of {of_topic} partition {self.partition}, and "
@@ -136,8 +136,8 @@ class PartitionWork:
                 f"{self.partition:05d}.held.json to have the partition begin at {low}"
             )
             raise ArchiveDamaged(message)
-        self.patiently(lambda: write_beginning(self.target, of_topic, self.partition, low))
-        made = self.patiently(lambda: read_beginning(self.target, of_topic, self.partition))
+        self.wait_out(lambda: write_beginning(self.target, of_topic, self.partition, low))
+        made = self.wait_out(lambda: read_beginning(self.target, of_topic, self.partition))
         return low if made is None else made  # another sink may have made it at the same moment
 
     @property
@@ -156,7 +156,7 @@ class PartitionWork:
             self.reached(self._range.of.end)
         if self.seek_to is not None or stored.offset < self.position:
             return
-        row, why = self.patiently(lambda: row_of(stored, self._range.of, self.framing))
+        row, why = self.wait_out(lambda: row_of(stored, self._range.of, self.framing))
         self._range.add(row)
         self._unkept_since_s = self.clock() if self._unkept_since_s is None else self._unkept_since_s
         is_suspect = suspect(row)
@@ -181,7 +181,7 @@ class PartitionWork:
         if self._range.ahead and (now or self._due()):
             self._keep()
         elif now:
-            self.patiently(self._check_still_there)
+            self.wait_out(self._check_still_there)
 
     def close(self) -> None:
         """Free the local spool; an unfinished range will be read again."""
@@ -221,7 +221,7 @@ class PartitionWork:
     def _start(self, start: int) -> None:
         """Open a range: from the topic, or from the archive where the topic no longer has all of it."""
         of = range_of(self.identity.topic, self.partition, start, self.identity.range_offsets)
-        tail = self.patiently(lambda: read_marker(self.target, of, whole=False)) if start in self._there else None
+        tail = self.wait_out(lambda: read_marker(self.target, of, whole=False)) if start in self._there else None
         opened = OpenRange(self.target, of, first=max(of.start, self._first), tail=tail)
         try:
             self._catch_up(opened, tail)
@@ -231,7 +231,7 @@ class PartitionWork:
         self._open = opened
 
     def _catch_up(self, opened: OpenRange, tail: Marker | None) -> None:
-        low, high = self.patiently(self.marks)
+        low, high = self.wait_out(self.marks)
         known = opened.first if tail is None else tail.until
         if known > high:
             message = (
@@ -241,7 +241,7 @@ class PartitionWork:
             raise ConfigurationError(message)
         if low > opened.first and tail is not None and tail.rows:
             try:
-                self.patiently(lambda: opened.restore(self.framing, tail))
+                self.wait_out(lambda: opened.restore(self.framing, tail))
                 log.info("sink.restored", extra={"range": opened.of.where, "rows": opened.rows})
             except ArchiveDamaged as damaged:
                 log.error("sink.tail_spoilt", extra={"range": opened.of.where, "why": str(damaged)})  # noqa: TRY400 - the message says it all
@@ -254,8 +254,8 @@ class PartitionWork:
         first, last = opened.until, min(low, opened.of.end) - 1
         if not self.accept_loss:
             gone = missing_of(opened.until, low, self._there, self.identity.range_offsets)
-            spans = ", ".join(f"{start} to {end - 1}" for start, end in gone[:SPANS_TOLD_MAX])
-            spans += f" and {len(gone) - SPANS_TOLD_MAX} more spans" if len(gone) > SPANS_TOLD_MAX else ""
+            spans = ", ".join(f"{start} to {end - 1}" for start, end in gone[:SPANS_SHOWN_MAX])
+            spans += f" and {len(gone) - SPANS_SHOWN_MAX} more spans" if len(gone) > SPANS_SHOWN_MAX else ""
             message = (
                 f"offsets {spans} of {opened.of.topic} partition {self.partition} are not in the archive at {self.target.shown}, "
                 f"and were deleted from the topic (retention), which begins at {low}. {self._why_missing(opened)}If they are lost "
@@ -275,7 +275,7 @@ class PartitionWork:
         )
 
     def _say_held(self) -> None:
-        self.patiently(lambda: write_known(self.target, self.identity.topic, self.partition, held=True))
+        self.wait_out(lambda: write_known(self.target, self.identity.topic, self.partition, held=True))
         self._held = True
 
     def _check_still_there(self) -> None:
@@ -308,10 +308,10 @@ class PartitionWork:
 
     def _keep(self) -> None:
         began_s = self.clock()
-        self.patiently(self._check_still_there)
+        self.wait_out(self._check_still_there)
         if not self._held:
             self._say_held()
-        marker = self.patiently(self._range.keep)
+        marker = self.wait_out(self._range.keep)
         self._kept_at_s = self.clock()
         self._keeping_s = self._kept_at_s - began_s
         self._unkept_since_s = None

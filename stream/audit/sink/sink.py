@@ -68,7 +68,7 @@ class Sink:
         self._last: dict[int, int] = {}  # its positions when it ended
         self.vitals = Vitals()
         self._outages = Outages(settings, self.vitals, self._stop.is_set)
-        self.telling = SinkMetrics(
+        self.metrics = SinkMetrics(
             self.totals, {"sink_partitions": lambda: len(self._works), "sink_outage_seconds": self._outages.away_s}
         )
 
@@ -92,7 +92,7 @@ class Sink:
                 except KafkaUnavailable:
                     self._close(consumer)
                     raise
-            self._identity = self._outages.patiently(
+            self._identity = self._outages.wait_out(
                 lambda: open_archive(self.target, found, self._own.sink_range_offsets)
             )
             self.target.sweep()
@@ -102,7 +102,7 @@ class Sink:
             )
             with served(
                 self._own.sink_metrics_port,
-                counters=self.telling.counters,
+                counters=self.metrics.counters,
                 vitals=self.vitals,
                 not_ready=self._not_ready,
                 setting="COACH_SINK_METRICS_PORT",
@@ -112,7 +112,7 @@ class Sink:
             log.info("sink.abandoned", extra={"what_next": "what is not whole in the archive will be read again"})
         finally:
             self._close(consumer)
-        self.telling.tell(self._last, final=True)
+        self.metrics.log_totals(self._last, final=True)
         return self.totals
 
     def _make_consumer(self, properties: dict[str, Any]) -> Consumer:
@@ -153,11 +153,11 @@ class Sink:
                 work.keep_tail()
             self._go_where_wanted(consumer)
             self._outages.watch(consumer, self._topic)
-            self.telling.look(consumer, self._topic, self._positions(), every_s=self._settings.log_totals_every_s)
+            self.metrics.look(consumer, self._topic, self._positions(), every_s=self._settings.log_totals_every_s)
         for work in self._works.values():
             work.keep_tail(now=True)
         self._last = self._positions()
-        self.telling.look_last(consumer, self._topic, self._last)
+        self.metrics.look_last(consumer, self._topic, self._last)
 
     def _receive(self, message: Message) -> None:
         error = message.error()
@@ -254,7 +254,7 @@ class Sink:
             partition=number,
             framing=self._framing,
             marks=marks,
-            patiently=self._outages.patiently,
+            wait_out=self._outages.wait_out,
             tail_s=self._own.sink_tail_s,
             accept_loss=self._accept_loss,
             totals=self.totals,

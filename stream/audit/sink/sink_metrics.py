@@ -41,8 +41,8 @@ class SinkMetrics:
         self.counters = Counters(METERS, part="sink")
         self._totals = totals
         self._lags: dict[int, int] = {}
-        self._looked_s = self._told_s = time.monotonic()
-        self._told_records = 0
+        self._looked_s = self._logged_s = time.monotonic()
+        self._logged_records = 0
         for name, read in gauges.items():
             self.counters.follow(name, read)
         self.counters.follow("sink_records_total", lambda: totals.records)
@@ -64,8 +64,8 @@ class SinkMetrics:
                 _, high = consumer.get_watermark_offsets(TopicPartition(topic, number), cached=True)
                 lags[number] = max(0, high - position)
         self._lags = lags
-        if every_s and now_s - self._told_s >= every_s:
-            self.tell(positions)
+        if every_s and now_s - self._logged_s >= every_s:
+            self.log_totals(positions)
 
     def look_last(self, consumer: Consumer, topic: str, positions: Mapping[int, int]) -> None:
         """Ask the brokers themselves how far the topic's ends are, for the last line; as it was where they do not answer."""
@@ -81,11 +81,11 @@ class SinkMetrics:
             lags[number] = max(0, high - position)
         self._lags = lags
 
-    def tell(self, positions: Mapping[int, int], *, final: bool = False) -> None:
+    def log_totals(self, positions: Mapping[int, int], *, final: bool = False) -> None:
         """Write the line."""
         now_s, totals = time.monotonic(), self._totals
-        rate = (totals.records - self._told_records) / max(now_s - self._told_s, 1e-3)
-        self._told_s, self._told_records = now_s, totals.records
+        rate = (totals.records - self._logged_records) / max(now_s - self._logged_s, 1e-3)
+        self._logged_s, self._logged_records = now_s, totals.records
         log.info(
             "sink.ended" if final else "sink.progress",
             extra={

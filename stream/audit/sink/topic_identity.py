@@ -71,8 +71,8 @@ def _topic_id(properties: Mapping[str, Any], topic: str) -> str:
     try:
         futures = admin.describe_topics(TopicCollection([topic]), request_timeout=TOPIC_ID_WAIT_S)
         return str(futures[topic].result(TOPIC_ID_WAIT_S + 1).topic_id)
-    except (KafkaException, TimeoutError) as untold:
-        log.info("sink.topic_id_unknown", extra={"why": str(untold)})
+    except (KafkaException, TimeoutError) as unanswered:
+        log.info("sink.topic_id_unknown", extra={"why": str(unanswered)})
         return ""
 
 

@@ -16,7 +16,7 @@ ZERO_REACH: Final = 1.0000000180025095e-35  # LightGBM's zero is this, its 1e-35
 JUST_BELOW_ZERO: Final = math.nextafter(-ZERO_REACH, -math.inf)
 Json: TypeAlias = Mapping[str, Any]
 Sides: TypeAlias = frozenset[bool]  # which sides of a split values can go to, True is left; empty: it cannot be told
-ANY, UNTOLD = frozenset([True, False]), frozenset[bool]()
+ANY, UNKNOWN = frozenset([True, False]), frozenset[bool]()
 WHOLE: Final = re.compile(r"0|-?[1-9][0-9]*")  # the one spelling of an integer that is kept as a text
 
 
@@ -92,7 +92,7 @@ class SplitTable:
         if row.categories is not None:
             return frozenset([self._goes_left(row.categories, value)])
         if not isinstance(value, int | float):
-            return UNTOLD
+            return UNKNOWN
         number = rounded(value, self.library)
         if row.zero_is_missing and abs(number) <= ZERO_REACH:
             return frozenset([row.default_left])
@@ -106,7 +106,7 @@ class SplitTable:
             return frozenset([row.default_left])
         if other["categories"] is not None:
             if row.categories is None:
-                return UNTOLD
+                return UNKNOWN
             # Where none is named, it is the cell of all that no split lists: so it is of any value in no list.
             return frozenset(self._goes_left(row.categories, one) for one in other["categories"] or [None])
         if other["cell"] is None:

@@ -52,7 +52,7 @@ class EmbeddedKafka(LineProcess):
 
     def create_topic(self, name: str, partitions: int) -> None:
         """Make a topic; the mock has no CreateTopics request."""
-        self.tell(f"topic {name} {partitions}")
+        self.command(f"topic {name} {partitions}")
 
 
 def lost_records(bootstrap: str, read_up_to: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:

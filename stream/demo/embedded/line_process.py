@@ -69,7 +69,7 @@ class LineProcess:
         self._running()
         return self._first_line
 
-    def tell(self, command: str) -> None:
+    def command(self, command: str) -> None:
         """Give one command and wait until it is done.
 
         Raises: `gone` if it is refused or not answered within REPLY_TIMEOUT_S.

@@ -21,7 +21,7 @@ class Published:
     """The publications, and the bundles opened from disk, Redis or URI."""
 
     table: ModelTable
-    shelf: OpenBundles
+    open_bundles: OpenBundles
 
 
 class Models:
@@ -31,7 +31,7 @@ class Models:
         """`published` is called once, when a bundle is needed that was not given; None without Kafka."""
         self.given = tuple(given)
         self._ask_published = published
-        self._told: Published | None = None
+        self._known: Published | None = None
         self._by_digest = {model.identity["bundle_sha256"]: model for model in given}
 
     def by_digest(self, bundle_sha256: str) -> PublishedModel:
@@ -46,7 +46,7 @@ class Models:
         if known is not None:
             for publication in known.table.publications():
                 if publication.published["bundle_sha256"] == bundle_sha256:
-                    return self._open(known.shelf, publication.published)
+                    return self._open(known.open_bundles, publication.published)
         message = f"bundle {bundle_sha256[:12]} is {self._nowhere()}; give its folder with --bundle"
         raise ModelNotPublished(message)
 
@@ -64,7 +64,7 @@ class Models:
             message = f"version {decision.model_version} of model {decision.model_id} is {self._nowhere()}; give its folder with --bundle"
             raise ModelNotPublished(message)
         found = known.table.resolve(decision.model_id, decision.model_version, decision.event_time_ms)
-        return self._open(known.shelf, found.published)
+        return self._open(known.open_bundles, found.published)
 
     def of_version(self, model_id: str, model_version: str) -> PublishedModel:
         """Return the highest revision of a version, whenever it is effective. Raises: as `by_digest`."""
@@ -79,7 +79,7 @@ class Models:
                 if (one.published["model_id"], one.published["model_version"]) == (model_id, model_version)
             ]
             if wanted:
-                return self._open(known.shelf, max(wanted, key=lambda one: one["revision"]))
+                return self._open(known.open_bundles, max(wanted, key=lambda one: one["revision"]))
         message = f"version {model_version} of model {model_id} is {self._nowhere()}; publish it or give its folder with --bundle"
         raise ModelNotPublished(message)
 
@@ -93,9 +93,9 @@ class Models:
 
     @property
     def _published(self) -> Published | None:
-        if self._told is None and self._ask_published is not None:
-            self._told = self._ask_published()
-        return self._told
+        if self._known is None and self._ask_published is not None:
+            self._known = self._ask_published()
+        return self._known
 
     def _given(self, model_id: str, model_version: str) -> list[PublishedModel]:
         wanted = (model_id, model_version)
@@ -103,9 +103,9 @@ class Models:
         return sorted(found, key=lambda one: one.identity["revision"])
 
     @staticmethod
-    def _open(shelf: OpenBundles, published: ModelPublished) -> PublishedModel:
+    def _open(open_bundles: OpenBundles, published: ModelPublished) -> PublishedModel:
         try:
-            return shelf.model(published)
+            return open_bundles.model(published)
         except (
             BundleLost
         ) as lost:  # for a worker the decision waits; a replay as a whole does, or it would end otherwise
@@ -113,8 +113,8 @@ class Models:
             raise BundleUnavailable(message) from lost
 
     def _nowhere(self) -> str:
-        told = "neither given with --bundle nor on the models topic"
-        return told if self._ask_published is not None else "not given with --bundle"
+        text = "neither given with --bundle nor on the models topic"
+        return text if self._ask_published is not None else "not given with --bundle"
 
 
 def open_given(folders: Sequence[Path]) -> list[PublishedModel]:

@@ -191,7 +191,7 @@ class WhatIf:
         made = answer(asked, model)
         verdict = replace(verdict, after=side_of(made.body), decision=asked, answer=made)
         if was.view is None or was.body is None:
-            return replace(verdict, told_before=False)
+            return replace(verdict, earlier_known=False)
         view = applicant_view(made.body, words_of(model), made.recommendation["expires_at"])
         with _as_stored():
             behind = number_differences(was.body, made.body)

@@ -62,8 +62,8 @@ def keys_of(record: Record, *, counts_answers: bool) -> Keys:
         its_digest = record_digest = sha256(decision_by_value(decision))[:DIGITS]
         if counts_answers and isinstance(record, Stored):
             said = record.recommendation
-            told = None if said is None else {key: one for key, one in said.items() if key not in OF_THE_DELIVERY}
-            content = {"body": record.body, "body_sha256": record.body_sha256, "recommendation": told}
+            answer = None if said is None else {key: one for key, one in said.items() if key not in OF_THE_DELIVERY}
+            content = {"body": record.body, "body_sha256": record.body_sha256, "recommendation": answer}
             record_digest = sha256(content)[:DIGITS]
         return Keys(name=sha256(decision.decision_id)[:DIGITS], decision=its_digest, record=record_digest)
     except ValueError as error:

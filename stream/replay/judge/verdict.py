@@ -65,7 +65,7 @@ class Verdict:
     decision_id: str | None
     differs: tuple[str, ...] = ()
     behind: tuple[str, ...] = ()
-    told_before: bool = True
+    earlier_known: bool = True
     conflict: bool = False
     decided_ms: int | None = None
     error: PoisonError | None = None

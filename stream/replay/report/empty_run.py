@@ -30,8 +30,8 @@ def _sentences(report: Mapping[str, Any]) -> Iterator[str]:
     if left_out:
         span = "" if not left_out.get("first") else f" of {_span(left_out['first'], left_out['last'])}"
         number = f"{'up to ' if of_topic else ''}{left_out['records']:,}"
-        told = f"{place} holds {number} records{span} that {_flags(parameters, WINDOW[:1]) if of_topic else flags} left out unread"
-        yield told + (", by the times at which the brokers took them in." if of_topic else ".")
+        text = f"{place} holds {number} records{span} that {_flags(parameters, WINDOW[:1]) if of_topic else flags} left out unread"
+        yield text + (", by the times at which the brokers took them in." if of_topic else ".")
     if counted["outside_window"]:
         when, outside = "", report["outside"]
         if outside is not None:

@@ -78,9 +78,9 @@ def flow(report: Report) -> str:
                 size = ends[name] - start
                 colour = GOOD if name == "approved" else BAD
                 axes.fill_betweenx([start, start + size], x - 0.012, x + 0.012, color=colour)
-                told = f"{size:,.0f} {name}" + (f"\n{newly[name]:,} of them newly" if x and newly[name] else "")
+                text = f"{size:,.0f} {name}" + (f"\n{newly[name]:,} of them newly" if x and newly[name] else "")
                 at = x - 0.04 if align == "right" else x + 0.04
-                axes.text(at, start + size / 2, told, ha=align, va="center", linespacing=1.5)
+                axes.text(at, start + size / 2, text, ha=align, va="center", linespacing=1.5)
         axes.text(0, -0.05 * total, "before", ha="center", color=FAINT)
         axes.text(1, -0.05 * total, "after", ha="center", color=FAINT)
         axes.set_ylim(total + 1.5 * gap, -0.1 * total)

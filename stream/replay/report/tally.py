@@ -19,7 +19,7 @@ NANO: Final = 10**9
 BINS_PER_OCTAVE: Final = 8
 MARGIN_BIN: Final = 0.125
 MARGIN_BINS_MAX: Final = 128  # beyond, margins fall into the last bin: +-16 in log-odds
-UNTOLD: Final = frozenset(  # outcomes that need no example
+WITHOUT_EXAMPLE: Final = frozenset(  # outcomes that need no example
     {
         "identical",
         "still_approved",
@@ -70,12 +70,12 @@ class Tally:
         self._sides(verdict)
         feasibility = self._feasibility(verdict)
         for group in (verdict.outcome, feasibility, CONFLICT if verdict.conflict else None):
-            if group is not None and group not in UNTOLD:
+            if group is not None and group not in WITHOUT_EXAMPLE:
                 self._example(group, {"decision_id": verdict.decision_id or "", "where": where, "what": what})
 
     def _answers(self, verdict: Verdict) -> None:
         """Count, for those declined both times, whether they are told the same, and what differs behind it."""
-        if not verdict.told_before:
+        if not verdict.earlier_known:
             self._count("answers", "told_before_unknown")
             return
         self._count("answers", "told_differently" if verdict.differs else "told_the_same")

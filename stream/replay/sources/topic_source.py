@@ -122,12 +122,12 @@ class TopicRecords:
         return chosen
 
     def _marks(self, consumer: Consumer) -> dict[int, tuple[int, int]]:
-        described = self._ask(lambda: consumer.list_topics(self._topic, timeout=ANSWER_MAX_S)).topics[self._topic]
-        if described.error is not None:
-            message = f"the brokers at {self._brokers} have no topic {self._topic} to replay: {described.error.str()}"
+        metadata = self._ask(lambda: consumer.list_topics(self._topic, timeout=ANSWER_MAX_S)).topics[self._topic]
+        if metadata.error is not None:
+            message = f"the brokers at {self._brokers} have no topic {self._topic} to replay: {metadata.error.str()}"
             raise ConfigurationError(message)
         marks = {}
-        for part in sorted(described.partitions):
+        for part in sorted(metadata.partitions):
             marks[part] = self._ask(lambda part=part: self._watermarks(consumer, part))  # type: ignore[misc]
         return marks
 

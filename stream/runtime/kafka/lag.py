@@ -48,7 +48,7 @@ class LagWatch:
         self._topic = topic
         self._every_s = every_s
         self._lag: dict[Labels, float] = {}
-        self._told_why = ""
+        self._logged_why = ""
         self._stopping = threading.Event()
         # It joins no group: it never subscribes. `group.id` says whose offsets it asks for.
         self._consumer = Consumer({**properties, "group.id": group, "enable.auto.commit": False})
@@ -72,12 +72,12 @@ class LagWatch:
         try:
             while not self._stopping.is_set():
                 try:
-                    self._lag, self._told_why = self._look(), ""
-                except (KafkaException, KeyError, TimeoutError) as untold:
+                    self._lag, self._logged_why = self._look(), ""
+                except (KafkaException, KeyError, TimeoutError) as unknown:
                     self._lag = {}
-                    if str(untold) != self._told_why:
-                        self._told_why = str(untold)
-                        log.info("lag.unknown", extra={"topic": self._topic, "why": self._told_why})
+                    if str(unknown) != self._logged_why:
+                        self._logged_why = str(unknown)
+                        log.info("lag.unknown", extra={"topic": self._topic, "why": self._logged_why})
                 self._stopping.wait(self._every_s)
         finally:
             self._consumer.close()

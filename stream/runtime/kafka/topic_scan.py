@@ -46,11 +46,11 @@ def watermarks(consumer: Consumer, topic: str, brokers: str) -> dict[int, tuple[
     Raises: KafkaUnavailable, KafkaException when the brokers do not answer; ConfigurationError for a topic that does not
     exist.
     """
-    described = consumer.list_topics(topic, timeout=ANSWER_MAX_S).topics[topic]
-    check_readable(topic, described.error, brokers)
+    metadata = consumer.list_topics(topic, timeout=ANSWER_MAX_S).topics[topic]
+    check_readable(topic, metadata.error, brokers)
     return {
         partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=ANSWER_MAX_S, cached=False)
-        for partition in described.partitions
+        for partition in metadata.partitions
     }
 
 

@@ -120,11 +120,11 @@ class TopicKeeper:
             for name, value in spec.configuration.items()
             if not _good_enough(name, configuration.get(name), value)
         }
-        told = ", ".join(
+        detail = ", ".join(
             f"{name} is {configuration.get(name)} and must be {value}" for name, value in different.items()
         )
         if different and dry_run:
-            findings.append(Finding(topic=spec.name, verdict="different", detail=told))
+            findings.append(Finding(topic=spec.name, verdict="different", detail=detail))
         elif different:
             entries = [
                 ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
@@ -134,7 +134,7 @@ class TopicKeeper:
             futures = self._admin.incremental_alter_configs([resource], request_timeout=self._timeout_s)
             for future in futures.values():
                 self._result(future, f"changing topic {spec.name}")
-            findings.append(Finding(topic=spec.name, verdict="changed", detail=told))
+            findings.append(Finding(topic=spec.name, verdict="changed", detail=detail))
         return findings or [Finding(topic=spec.name, verdict="ok", detail=f"{partitions} partitions")]
 
     def _result(self, future: Any, doing: str) -> Any:  # noqa: ANN401 - confluent-kafka's futures are of any kind
@@ -200,9 +200,9 @@ def _schema_finding(settings: Settings, spec: TopicSpec, *, apply: bool) -> Find
             return Finding(topic=found.name, verdict="unmendable", detail=str(refused))
         return Finding(topic=found.name, verdict="created", detail=f"{record} is schema {schema_id}")
     if not found.level_is_good and not others:
-        told = f"its compatibility is {found.level} and must be {LEVEL}"
+        detail = f"its compatibility is {found.level} and must be {LEVEL}"
         if apply:
             registry.set_level(found.name, LEVEL)
-        return Finding(topic=found.name, verdict="changed" if apply else "different", detail=told)
-    told = f"{record} is schema {found.ours.schema_id}" if found.ours else f"our {record} reads all its versions"
-    return Finding(topic=found.name, verdict="ok", detail=told)
+        return Finding(topic=found.name, verdict="changed" if apply else "different", detail=detail)
+    detail = f"{record} is schema {found.ours.schema_id}" if found.ours else f"our {record} reads all its versions"
+    return Finding(topic=found.name, verdict="ok", detail=detail)

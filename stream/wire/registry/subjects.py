@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from stream.errors import ConfigurationError
+from stream.events import REPLAY_MARK
 from stream.wire.registry.client import RefusedSchemaError, Registered, SchemaRegistry
 from stream.wire.registry.schema_differences import differences, same_meaning
 from stream.wire.schema_files import RecordName, current_schemas
 
 log = logging.getLogger(__name__)
 
-REPLAY_MARK: Final = ".replay."  # CONTRACTS: <topic>.replay.<run_id>
 LEVEL: Final = "BACKWARD_TRANSITIVE"  # a new version must read the records of every earlier one
 LEVELS_AS_GOOD: Final = frozenset({LEVEL, "FULL_TRANSITIVE"})
 WRITTEN_BY_OTHERS: Final[frozenset[RecordName]] = frozenset({"Decision"})  # others govern these subjects

@@ -144,5 +144,5 @@ def test_a_disk_that_is_full_at_times_changes_nothing(
         raise AssertionError
 
     sink_once(MemoryTopic(records={0: []}), Target(str(tmp_path)))
-    sink_once(topic, FullAtTimes(str(tmp_path)), tail_every=3, patiently=until_done)
+    sink_once(topic, FullAtTimes(str(tmp_path)), tail_every=3, wait_out=until_done)
     assert files_of(tmp_path) == undisturbed

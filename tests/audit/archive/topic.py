@@ -187,7 +187,7 @@ def work_on(
     """Begin the work on one partition as a sink does."""
     found = Identity(topic=TOPIC, range_offsets=0, topic_id="one", cluster_id="here")
     identity = open_archive(target, found, range_offsets)
-    given: dict[str, Any] = {"tail_s": 60.0, "totals": Totals(), "clock": lambda: 0.0, "patiently": at_once} | more
+    given: dict[str, Any] = {"tail_s": 60.0, "totals": Totals(), "clock": lambda: 0.0, "wait_out": at_once} | more
     return PartitionWork(
         target=target,
         identity=identity,

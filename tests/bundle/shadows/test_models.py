@@ -20,7 +20,7 @@ from stream.demo.embedded.embedded_redis import EmbeddedRedis
 from stream.errors import ConfigurationError, CorruptionError, MachineMismatch, ModelRefused, ProbeMismatch
 from stream.forest.trees import Forest
 from stream.forest.walk import margins_of
-from stream.models import bundle_cache as leaf_cache
+from stream.models import bundle_cache
 from stream.recourse.search.shadows import NO_SHADOWS, Shadows
 from stream.runtime.clients import redis_client
 from tests.bundle.inputs import content_of
@@ -351,8 +351,8 @@ def test_shadows_come_through_the_cache_and_from_a_uri(tmp_path: Path, plain: Sh
     due = open_bundle(built.folder).shadows
     with EmbeddedRedis() as server:
         client = redis_client(server.url, timeout_s=2)
-        digest = leaf_cache.publish_bundle(client, built.folder)
-        assert leaf_cache.fetch_bundle(client, digest, tmp_path / "cached")
+        digest = bundle_cache.publish_bundle(client, built.folder)
+        assert bundle_cache.fetch_bundle(client, digest, tmp_path / "cached")
     fetch_bundle(built.folder.as_uri(), tmp_path / "fetched", bundle_sha256=digest)
     for copy in ("cached", "fetched"):
         found = open_bundle(tmp_path / copy).shadows

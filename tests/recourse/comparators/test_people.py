@@ -36,7 +36,7 @@ PAIRS = pytest.mark.parametrize(("library", "approve"), LENDERS)
 SEEDS = st.integers(0, 2**32 - 1)
 
 
-def a_crowd(rng: np.random.Generator, people: int) -> People:
+def random_people(rng: np.random.Generator, people: int) -> People:
     """People at random, of few values so that some are equally near, with gaps and categories."""
     features = int(rng.integers(1, 7))
     place = rng.integers(-3, 4, (people, features)) / 4
@@ -64,8 +64,8 @@ def mean_distance(found: Rows) -> float:
 def test_distances_are_those_of_plain_arithmetic(seed: int, people: int) -> None:
     """Given anyone among any people, few or none, squares are exact where float32 holds them, and the mean of the five nearest is that of plain float64."""
     rng = np.random.default_rng(seed)
-    neighbourhood = a_crowd(rng, people)
-    rows = a_crowd(rng, 3).place
+    neighbourhood = random_people(rng, people)
+    rows = random_people(rng, 3).place
     rows = np.resize(rows, (3, neighbourhood.place.shape[1]))
     told = distances(neighbourhood.place, neighbourhood.nominal, rows)
     for row, distance in zip(rows, told.tolist(), strict=True):
@@ -82,8 +82,8 @@ def test_distances_are_those_of_plain_arithmetic(seed: int, people: int) -> None
 def test_the_nearest_come_in_their_order_and_equals_in_the_pool_s(seed: int, people: int, most: int) -> None:
     """Given people of whom some are equally near, those found are what a stable sort by distance puts first, counted from the pool's start."""
     rng = np.random.default_rng(seed)
-    neighbourhood = a_crowd(rng, people)
-    x = np.resize(a_crowd(rng, 1).place, (1, neighbourhood.place.shape[1]))[0]
+    neighbourhood = random_people(rng, people)
+    x = np.resize(random_people(rng, 1).place, (1, neighbourhood.place.shape[1]))[0]
     first = int(rng.integers(people + 1))
     wanted = (
         first + np.argsort(squares(People(neighbourhood.place[first:], neighbourhood.nominal), x), kind="stable")[:most]
@@ -95,7 +95,7 @@ def test_the_nearest_come_in_their_order_and_equals_in_the_pool_s(seed: int, peo
 @given(seed=SEEDS, people=st.integers(0, 40))
 def test_accepted_people_are_as_far_apart_as_each_is_from_the_others(seed: int, people: int) -> None:
     """Given fewer accepted people than are sampled, the genuine distance is the mean over all of them of that to the five nearest others; 0 without any."""
-    neighbourhood = a_crowd(np.random.default_rng(seed), people)
+    neighbourhood = random_people(np.random.default_rng(seed), people)
     first = people // 3
     accepted = People(neighbourhood.place[first:], neighbourhood.nominal)
     apart = [mean_distance(np.delete(squares(accepted, x), i)) for i, x in enumerate(accepted.place)]

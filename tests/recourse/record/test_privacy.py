@@ -129,7 +129,7 @@ def test_people_in_a_cell_of_few_stand_where_the_cell_does(library: Library, app
 
 
 @PAIRS
-def test_far_tells_nothing_but_landing_values(library: Library, approve: Approve) -> None:
+def test_far_shows_only_target_values(library: Library, approve: Approve) -> None:
     """Given any pool, every value that far asks for is one that the rules and the model's cells give, whoever is in the pool."""
     shop = lender(library, approve)
     model, other = twins(shop, 7)
