@@ -11,7 +11,7 @@ from typing import Final, Literal, NotRequired, TypeAlias, TypedDict, get_args
 
 Value: TypeAlias = float | str | None  # a number as the model takes it, a word of `categories`, or known-missing
 Category: TypeAlias = float | str  # a word, or the number of a category that has none
-Outcome: TypeAlias = Literal["approved", "declined"]
+DecisionOutcome: TypeAlias = Literal["approved", "declined"]
 DeclineBasis: TypeAlias = Literal["model", "policy", "manual", "fraud"]
 ThresholdScale: TypeAlias = Literal["probability", "margin"]
 TierName: TypeAlias = Literal["near", "mid", "far"]
@@ -29,7 +29,7 @@ class Decision:
     model_id: str
     model_version: str
     features: Mapping[str, Value]
-    outcome: Outcome
+    outcome: DecisionOutcome
     decline_basis: DeclineBasis
     subject_ref: str | None
     margin: float | None
@@ -222,7 +222,7 @@ class DecisionByValue(TypedDict):
     model_id: str
     model_version: str
     features: dict[str, Value]
-    outcome: Outcome
+    outcome: DecisionOutcome
     decline_basis: DeclineBasis
     margin: float | None
     probability: float | None

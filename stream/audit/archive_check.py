@@ -29,10 +29,10 @@ from stream.audit.archive.layout import (
     unreadable_path,
 )
 from stream.audit.archive.markers import (
-    FileEntry,
     Holding,
     Identity,
     Marker,
+    RangeFile,
     is_known,
     partitions_in,
     ranges_in,
@@ -176,14 +176,14 @@ class ArchiveCheck:
             marker = marker_of(self._target, of)
         return marker
 
-    def _as_named(self, entry: FileEntry) -> bool:
+    def _as_named(self, entry: RangeFile) -> bool:
         try:
             with self._target.local_copy(entry.path) as file:
                 return size_and_sha256(file) == (entry.bytes, entry.sha256)
         except (ArchiveDamaged, OSError):
             return False
 
-    def _file(self, entry: FileEntry, marker: Marker, offsets: set[int]) -> Iterator[Found | ArchiveFault]:
+    def _file(self, entry: RangeFile, marker: Marker, offsets: set[int]) -> Iterator[Found | ArchiveFault]:
         try:
             with self._target.local_copy(entry.path) as file:
                 if size_and_sha256(file) != (entry.bytes, entry.sha256):
@@ -203,7 +203,7 @@ class ArchiveCheck:
         except (pa.ArrowException, OSError, KeyError, ValueError, TypeError) as damaged:
             yield ArchiveFault(entry.path, f"cannot be read as one of the archive's files ({type(damaged).__name__})")
 
-    def _rows(self, file: Path, entry: FileEntry, marker: Marker, offsets: set[int]) -> Iterator[Found | ArchiveFault]:
+    def _rows(self, file: Path, entry: RangeFile, marker: Marker, offsets: set[int]) -> Iterator[Found | ArchiveFault]:
         before: tuple[str, int] | None = None
         unreadable = entry.path.startswith(UNREADABLE)
         for read in read_rows(file, entry.path):

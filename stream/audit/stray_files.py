@@ -48,7 +48,7 @@ class StrayFiles:
     """The files that are there, less those that are named. For `contextlib.closing`."""
 
     def __init__(self, target: Target, identity: Identity, sleep: Callable[[float], object]) -> None:
-        """List them. Raises: DependencyError."""
+        """List the archive's files. Raises: DependencyError."""
         self._target, self._identity, self._sleep = target, identity, sleep
         self._tries = SETTLE_TRIES  # of all files together: a sink at work has had its time after that
         self._database = sqlite3.connect("")
@@ -59,7 +59,7 @@ class StrayFiles:
                 self._database.execute("INSERT OR IGNORE INTO there VALUES (?)", (_key(path),))
 
     def close(self) -> None:
-        """Let go of the disk."""
+        """Close the index, which frees its disk space."""
         self._database.close()
 
     def named(self, path: str) -> None:

@@ -16,7 +16,7 @@ from stream.bundle.advice.pool_rank import PoolRank, rank_pool
 from stream.bundle.advice.undeclared import Undeclared, find_undeclared
 from stream.bundle.advice.untrue_ratios import UntrueRatio, untrue_ratios
 from stream.bundle.atomic_folder import refuse_occupied
-from stream.bundle.build_inputs import BuildInputs, InputPaths, Progress, check_missing, read_inputs
+from stream.bundle.build_inputs import BuildInputs, BuildProgress, InputPaths, check_missing, read_inputs
 from stream.bundle.gate.probe import ProbeReport, probe
 from stream.bundle.manifest import Manifest
 from stream.bundle.pool import Pool, check_range
@@ -87,7 +87,7 @@ def build_bundle(  # noqa: PLR0913 - one keyword per flag of `coach bundle build
     reference_key: bytes | None = None,
     record_bytes_max: int = RECORD_BYTES_MAX,
     decision_bytes_max: int = DECISION_BYTES_MAX,
-    progress: Progress = lambda _stage, _done, _total: None,
+    progress: BuildProgress = lambda _stage, _done, _total: None,
 ) -> BuiltBundle:
     """Build a bundle at `out_dir`, whole or not at all. Same inputs, same bytes.
 
@@ -157,7 +157,7 @@ def _advise(inputs: BuildInputs, claims: ClaimReport | None, target_column: str 
     )
 
 
-def _gate(inputs: BuildInputs, link: Link, progress: Progress) -> ProbeReport:
+def _gate(inputs: BuildInputs, link: Link, progress: BuildProgress) -> ProbeReport:
     return probe(
         inputs.forest,
         link,

@@ -18,7 +18,7 @@ from stream.forest.trees import Forest, TreesUsed
 from stream.recourse.rules.features import FeatureRules, rules_for
 from stream.recourse.rules.policy import Policy, read_policy
 
-Progress: TypeAlias = Callable[[str, int, int], None]  # stage, done, total
+BuildProgress: TypeAlias = Callable[[str, int, int], None]  # stage, done, total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ def read_inputs(
     *,
     missing: float | None,
     trees: TreesUsed | None,
-    progress: Progress,
+    progress: BuildProgress,
 ) -> BuildInputs:
     """Read all inputs of a build.
 

@@ -98,7 +98,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def digest_of(content: bytes) -> str:
-    """SHA-256 in hex."""
+    """SHA-256 of bytes, as 64 hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()
 
 

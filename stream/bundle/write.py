@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream.bundle.atomic_folder import atomic_folder
-from stream.bundle.build_inputs import BuildInputs, Progress
+from stream.bundle.build_inputs import BuildInputs, BuildProgress
 from stream.bundle.gate.kept_probes import PROBES
 from stream.bundle.gate.probe import ProbeReport
 from stream.bundle.manifest import (
@@ -51,7 +51,9 @@ class BundleParts:
     shadows: BuiltShadows
 
 
-def write_bundle(out_dir: Path, inputs: BuildInputs, parts: BundleParts, progress: Progress) -> tuple[Manifest, str]:
+def write_bundle(
+    out_dir: Path, inputs: BuildInputs, parts: BundleParts, progress: BuildProgress
+) -> tuple[Manifest, str]:
     """Write the bundle at `out_dir`; return its manifest and its digest. Raises: ConfigurationError."""
     arrays = {LEAF_MATRIX: parts.matrix.arrays(), PROBES: parts.probe.kept.arrays()}
     try:

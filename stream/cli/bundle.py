@@ -168,7 +168,7 @@ def build(*, reference_key_file: Path | None, as_json: bool, **inputs: Any) -> N
     built = build_bundle(
         **inputs,  # every other flag is a keyword of the same name
         reference_key=_secret(reference_key_file),
-        progress=Progress(terminal=click.get_text_stream("stderr").isatty()),
+        progress=BuildStages(terminal=click.get_text_stream("stderr").isatty()),
     )
     if as_json:
         click.echo(json.dumps(built_for_machines(built), sort_keys=True))
@@ -191,7 +191,7 @@ def show(*, folder: Path, as_json: bool) -> None:
         click.echo(line)
 
 
-class Progress:
+class BuildStages:
     """Shows a build's stages on standard error: a bar on a terminal, a line per stage elsewhere."""
 
     def __init__(self, *, terminal: bool) -> None:

@@ -39,11 +39,7 @@ def built_for_machines(built: BuiltBundle) -> dict[str, Any]:
         "ignored_columns": list(advice.ignored_columns),
         "unlabelled": list(advice.unlabelled),
         "unproven_words": list(advice.unproven_words),
-        "probe": {
-            "rows": report.rows,
-            **{f"{kind}_rows": count for kind, count in report.counts.items()},
-            **compared,
-        },
+        "probe": {"rows": report.rows, **{f"{kind}_rows": count for kind, count in report.counts.items()}, **compared},
         "claims": None if advice.claims is None else asdict(advice.claims),
         "trees_by_claims": advice.trees_by_claims,
         "unsaid": asdict(advice.undeclared),

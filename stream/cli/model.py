@@ -13,7 +13,7 @@ import click
 from stream.bundle.uris import without_secrets
 from stream.errors import ConfigurationError, shown
 from stream.events import ModelPublished
-from stream.models.publishing import Request, publish
+from stream.models.publishing import PublishRequest, publish
 from stream.models.serving import Listed, Listing, list_models
 from stream.runtime.settings import read_settings
 from stream.times import time_ms
@@ -40,10 +40,7 @@ def model() -> None:
 
 @model.command(name="publish", epilog=PUBLISH_EXAMPLE, short_help="Publish a bundle to the workers.")
 @click.argument("uri")
-@click.option(
-    "--effective-from",
-    help="RFC 3339 time from which decisions are answered by it; without it, see above.",
-)
+@click.option("--effective-from", help="RFC 3339 time from which decisions are answered by it; without it, see above.")
 @click.option("--approved-by", help="Who approved it.")
 @click.option("--supersedes", help="Key of the publication that it replaces, such as consumer-loan/2026-10/1.")
 @click.option("--kafka-brokers", help="host:port,host:port; else COACH_KAFKA_BROKERS.")
@@ -68,7 +65,7 @@ def publish_command(
     content with a higher --revision.
     """
     settings = read_settings(kafka_brokers=kafka_brokers, redis_url=redis_url)
-    request = Request(
+    request = PublishRequest(
         uri=uri,
         effective_from_ms=None if effective_from is None else _time("--effective-from", effective_from),
         approved_by=approved_by,

@@ -19,7 +19,7 @@ from stream.runtime.logs import set_up_logging
 from stream.runtime.settings import read_settings
 
 if TYPE_CHECKING:
-    from stream.notify.letters.preview import Totals
+    from stream.notify.letters.preview import PreviewTotals
 
 FAULTS_SHOWN_MAX: Final = 20
 EXAMPLE: Final = """\b
@@ -175,13 +175,13 @@ def preview(
 
     Exit codes: 0 done; 1 an answer makes no letter (the first 20 are named); 2 a setting, template or file is wrong.
     """
-    from stream.notify.letters.preview import PreviewFolder, Totals, previews  # noqa: PLC0415 - as above
+    from stream.notify.letters.preview import PreviewFolder, PreviewTotals, previews  # noqa: PLC0415 - as above
     from stream.notify.run import loaded_templates  # noqa: PLC0415 - as above
 
     given = {"notify_templates": templates, "notify_locale": locale}
     settings = read_notify_settings(None, **{**ctx.obj, **{name: value for name, value in given.items() if value}})
     templates_read = loaded_templates(settings)
-    folder, totals = PreviewFolder(out), Totals()
+    folder, totals = PreviewFolder(out), PreviewTotals()
     wrong: list[str] = []
     letters = previews(source, settings, templates_read, time.time_ns() // 1_000_000)
     for one in islice(counted(letters, "lines"), limit):
@@ -215,7 +215,7 @@ def templates(*, out: Path) -> None:
     click.echo(f"{out}: {', '.join(sorted(path.name for path in out.iterdir() if path.is_dir()))}")
 
 
-def _print_totals(wrong: list[str], totals: Totals, *, index: Path, as_json: bool) -> None:
+def _print_totals(wrong: list[str], totals: PreviewTotals, *, index: Path, as_json: bool) -> None:
     for line in wrong:
         click.echo(line, err=True)
     if totals.wrong > len(wrong):

@@ -30,7 +30,7 @@ def counted(items: Iterable[Item], what: str) -> Iterator[Item]:
         click.echo("\r", err=True, nl=False)
 
 
-class Progress:
+class RecordsProgress:
     """Work whose length is known: records done, rate and time left. To be used as a block."""
 
     def __init__(self, *, terminal: bool | None = None, clock: Callable[[], float] = time.monotonic) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from stream.bundle.read_model import read_file
-from stream.cli.progress import Progress
+from stream.cli.progress import RecordsProgress
 from stream.replay.judge.verdict import APART, MODES
 from stream.replay.judge.what_if import Change
 from stream.replay.report.empty_run import why_nothing
@@ -91,7 +91,7 @@ def replay(ctx: click.Context, /, *, as_json: bool, **flags: Any) -> None:  # no
     Redis, a bundle or the disk is away.
     """  # noqa: D301 - a \b of click's, which keeps the lines as they are
     settings = read_settings(kafka_brokers=flags.pop("kafka_brokers"), redis_url=flags.pop("redis_url"))
-    with Progress() as progress:
+    with RecordsProgress() as progress:
         finished = run_replay(_request(flags), settings, read_replay_settings(), progress=progress)
     _show(finished, as_json=as_json)
     ctx.exit(0 if is_all_right(finished.report) else 1)

@@ -10,7 +10,7 @@ import click
 from stream.cli.topic_lines import line_of
 from stream.runtime.connections import framing_of, kafka_properties
 from stream.runtime.kafka.topic_scan import scan_topic
-from stream.runtime.kafka.topics import Finding, TopicKeeper, schema_findings
+from stream.runtime.kafka.topics import TopicFinding, TopicKeeper, schema_findings
 from stream.runtime.settings import read_settings
 from stream.runtime.topic_specs import PARTITIONS, topic_specs
 
@@ -95,7 +95,7 @@ def apply(
     COACH_SCHEMA_REGISTRY_REGISTER=never only checks them. Exit code 1: something could not be mended, or differs.
     """
     settings = read_settings(kafka_brokers=kafka_brokers)
-    findings: list[Finding] = []
+    findings: list[TopicFinding] = []
     if only != "schemas":
         keeper = TopicKeeper(kafka_properties(settings), timeout_s=max(settings.start_wait_s, 1.0))
         findings += keeper.apply(topic_specs(settings, partitions=partitions), replication=replication, dry_run=dry_run)

@@ -109,9 +109,9 @@ def _values(path: Path, table: pa.Table, name: str, *, words: bool) -> list[Valu
     try:
         values: list[Value] = pa.compute.cast(table[name], kind).to_pylist()
     except pa.ArrowInvalid as error:
-        reason = f"{path}: column {name} holds something that is not a {'word' if words else 'number'}"
+        message = f"{path}: column {name} holds something that is not a {'word' if words else 'number'}"
         hint = "" if words else "; list its words as `categories` in features.toml if it holds words"
-        raise ConfigurationError(reason + hint) from error
+        raise ConfigurationError(message + hint) from error
     return values
 
 

@@ -12,10 +12,10 @@ from confluent_kafka import KafkaError, Message, Producer
 from stream.demo.decision_messages import decisions
 from stream.demo.preparation import BUNDLE, Say, prepare
 from stream.demo.script import Script
-from stream.demo.story import Progress
+from stream.demo.story import DemoProgress
 from stream.demo.traffic import Post
 from stream.errors import KafkaUnavailable
-from stream.models.publishing import Request, publish, read_models
+from stream.models.publishing import PublishRequest, publish, read_models
 from stream.runtime.connections import kafka_properties
 from stream.runtime.settings import Settings
 
@@ -23,14 +23,15 @@ FLUSH_MAX_S: Final = 60.0
 POLL_S: Final = 0.02
 
 
-def publish_only(script: Script, settings: Settings, say: Say, progress: Progress) -> None:
+def publish_only(script: Script, settings: Settings, say: Say, progress: DemoProgress) -> None:
     """Publish the demo's model and send its decisions, each run under ids of its own; return when the brokers have all.
 
     Raises: ConfigurationError, DependencyError.
     """
     read_models(settings)  # before the minute that training takes: is Kafka there, and has it the topics?
     prepared = prepare(script, say)
-    publication = publish(settings, Request(uri=str((script.folder / BUNDLE).resolve()), approved_by="coach demo"))
+    uri = str((script.folder / BUNDLE).resolve())
+    publication = publish(settings, PublishRequest(uri=uri, approved_by="coach demo"))
     say(f"\n4. Published to {settings.kafka_brokers} and Redis, epoch {publication.epoch}")
     now = datetime.now(UTC)
     posts = decisions(prepared, threshold=script.threshold, decided_at=now, run=f"{now:%Y%m%dT%H%M%S}-")

@@ -17,8 +17,8 @@ from stream.demo.letter import Thirds
 from stream.demo.preparation import BUNDLE, Say, prepare
 from stream.demo.script import Script
 from stream.demo.traffic import Exchange
-from stream.demo.worker_process import WorkerProcess
-from stream.models.publishing import Request, publish
+from stream.demo.worker_process import WorkerChildProcess
+from stream.models.publishing import PublishRequest, publish
 from stream.runtime.settings import read_settings
 
 GROUP: Final = "coach-demo"
@@ -27,10 +27,10 @@ WORKER_BUNDLES: Final = "worker-bundles"
 WORKER_LOG: Final = "worker.log"
 PARTITIONS: Final = {"decisions": 4, "models": 1, "recommendations": 4, "audit": 16, "decisions.dlq": 1}
 
-Progress: TypeAlias = Callable[[int, str], AbstractContextManager[Callable[[int], None]]]  # (length, label) -> step
+DemoProgress: TypeAlias = Callable[[int, str], AbstractContextManager[Callable[[int], None]]]  # (length, label) -> step
 
 
-def run_demo(script: Script, say: Say, progress: Progress) -> list[str]:
+def run_demo(script: Script, say: Say, progress: DemoProgress) -> list[str]:
     """Run it all, and `say` it; return what was found wrong, each in one line, empty when all is well.
 
     Raises: StreamError when a part does not start or does not end well.
@@ -42,10 +42,10 @@ def run_demo(script: Script, say: Say, progress: Progress) -> list[str]:
         say(f"\n4. Kafka, embedded, on {kafka.bootstrap}; Redis, embedded, on 127.0.0.1:{redis.port}")
         variables = _variables(script.folder, kafka, redis)
         settings = read_settings(variables)
-        publication = publish(settings, Request(uri=str(bundle), approved_by="coach demo"))
+        publication = publish(settings, PublishRequest(uri=str(bundle), approved_by="coach demo"))
         say(f"   published the bundle to Redis and to the topic {settings.topic_models}, epoch {publication.epoch}")
         posts = decisions(prepared, threshold=script.threshold, decided_at=datetime.now(UTC))
-        with WorkerProcess(variables, worker_log) as worker:
+        with WorkerChildProcess(variables, worker_log) as worker:
             worker.wait_until_assigned()
             say("   the worker, `coach worker`, runs as a process of its own")
             with progress(len(posts), f"\n5. {len(posts):,} decisions, {script.per_second:g} a second") as step:

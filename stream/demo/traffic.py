@@ -112,7 +112,7 @@ class Exchange:
         return self._heard
 
     def close(self) -> None:
-        """Close both connections."""
+        """Drop what was not sent, and close the producer and the reader."""
         self._producer.purge()
         self._reader.close()
 
@@ -137,15 +137,15 @@ class Exchange:
     def _listen(self) -> None:
         self._check_alive()
         self._producer.poll(0)
-        for message in self._reader.consume(FETCH_MAX, POLL_S):
-            error = message.error()
+        for record in self._reader.consume(FETCH_MAX, POLL_S):
+            error = record.error()
             if error is not None:
-                reason = f"cannot read on from {message.topic()} of the embedded broker: {error.str()}"
-                raise KafkaUnavailable(reason)
-            self._hear(message)
+                message = f"cannot read on from {record.topic()} of the embedded broker: {error.str()}"
+                raise KafkaUnavailable(message)
+            self._hear(record)
         if time.monotonic() > self._last_sign_of_life + SILENCE_MAX_S and self._waiting:
-            reason = f"no answer for {SILENCE_MAX_S:.0f} s while {len(self._waiting)} declined decisions wait for one"
-            raise KafkaUnavailable(reason)
+            message = f"no answer for {SILENCE_MAX_S:.0f} s while {len(self._waiting)} declined decisions wait for one"
+            raise KafkaUnavailable(message)
 
     def _hear(self, message: Message) -> None:
         now = self._last_sign_of_life = time.monotonic()

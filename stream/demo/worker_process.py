@@ -25,7 +25,7 @@ class WorkerFailed(CorruptionError):
     """The worker ended by itself, or did not stop cleanly."""
 
 
-class WorkerProcess:
+class WorkerChildProcess:
     """One worker from `__enter__` to `__exit__`, which stops it and expects a clean exit.
 
     `settings` maps `COACH_*` names to values, and is all that the worker is told; what it logs goes to `log`.

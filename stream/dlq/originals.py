@@ -45,7 +45,7 @@ class Originals:
         return value
 
     def close(self) -> None:
-        """Let go of the brokers."""
+        """Close the connection to the brokers."""
         if self._consumer is not None:
             self._consumer.close()
 
@@ -60,11 +60,11 @@ class Originals:
             if partition not in self._partitions[topic]:
                 return None
             self._consumer.assign([TopicPartition(topic, partition, offset)])
-            message = self._consumer.poll(ANSWER_MAX_S)
-            if message is None:
-                reason = f"reading {topic}[{partition}]@{offset}: no answer within {ANSWER_MAX_S:g} s"
-                raise KafkaUnavailable(reason)
-            refused = message.error()
+            record = self._consumer.poll(ANSWER_MAX_S)
+            if record is None:
+                message = f"reading {topic}[{partition}]@{offset}: no answer within {ANSWER_MAX_S:g} s"
+                raise KafkaUnavailable(message)
+            refused = record.error()
             if refused is not None and refused.retriable():
                 raise KafkaException(refused)
-        return message.value() if refused is None and message.offset() == offset else None
+        return record.value() if refused is None and record.offset() == offset else None

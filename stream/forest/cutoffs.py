@@ -14,9 +14,7 @@ from stream.events import ThresholdScale
 from stream.forest.trees import Bools, Floats
 
 Approve: TypeAlias = Literal["above", "below"]
-Range: TypeAlias = Literal[
-    "unit", "positive", "any"
-]  # of a link's predictions: within 0 .. 1, above 0, any finite number
+LinkRange: TypeAlias = Literal["unit", "positive", "any"]  # of its predictions: within 0 .. 1, above 0, any finite
 
 CUTOFFS_KEPT = 256  # thresholds remembered per link; events rarely bring more than a handful
 _GRID = 4096  # margins per round of the search for a cutoff: 3 rounds for float32, 6 for float64
@@ -50,12 +48,12 @@ class Cutoffs:
     """Finds the cutoffs of one link, and remembers them."""
 
     def __init__(
-        self, predict: Callable[[Floats], Floats], dtype: type[np.float32 | np.float64], link_range: Range = "unit"
+        self, predict: Callable[[Floats], Floats], dtype: type[np.float32 | np.float64], link_range: LinkRange = "unit"
     ) -> None:
         """`predict`: the link, rising, from margins in `dtype` to predictions in `link_range`."""
         self._predict = predict
         self._dtype = dtype
-        self._range: Range = link_range
+        self._range: LinkRange = link_range
         self._found: OrderedDict[tuple[float, ThresholdScale, Approve], float] = OrderedDict()
 
     def find(self, threshold: float, scale: ThresholdScale, approve: Approve) -> float:
@@ -78,7 +76,7 @@ class Cutoffs:
         return cutoff
 
 
-def _check(threshold: float, link_range: Range) -> None:
+def _check(threshold: float, link_range: LinkRange) -> None:
     """Refuse a threshold on what the model predicts that decides nothing."""
     if link_range == "unit" and not 0.0 < threshold < 1.0:
         message = "a threshold on the probability scale must lie strictly between 0 and 1"

@@ -110,7 +110,7 @@ class Forest:
 
     @property
     def trees(self) -> int:
-        """Number of trees."""
+        """How many trees the forest has."""
         return len(self.first_node) - 1
 
     def thresholds(self, feature: int) -> Floats:

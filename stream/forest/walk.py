@@ -31,7 +31,7 @@ from stream.forest.trees import (
 Rows: TypeAlias = npt.NDArray[np.float64]
 
 
-class Splits(NamedTuple):
+class SplitArrays(NamedTuple):
     """The splits of a forest as one argument for numba; shapes as in `Forest`."""
 
     or_equal: bool
@@ -115,9 +115,9 @@ def as_compared(forest: Forest, rows: Rows) -> Floats:
     return read
 
 
-def splits_of(forest: Forest) -> Splits:
+def splits_of(forest: Forest) -> SplitArrays:
     """The arrays that a walk reads."""
-    return Splits(
+    return SplitArrays(
         forest.operator == "<=",
         not forest.kind.any(),
         forest.first_node,
@@ -134,7 +134,7 @@ def splits_of(forest: Forest) -> Splits:
 
 
 @numba.njit(cache=True, nogil=True)
-def _slot(rows: Floats, row: int, splits: Splits, tree: int) -> int:
+def _slot(rows: Floats, row: int, splits: SplitArrays, tree: int) -> int:
     node = splits.first_node[tree]
     while splits.left[node] != INSIDE:
         goes = goes_left(rows[row, splits.feature[node]], splits, node)
@@ -143,7 +143,7 @@ def _slot(rows: Floats, row: int, splits: Splits, tree: int) -> int:
 
 
 @numba.njit(cache=True, nogil=True, inline="always")  # a call with so many arrays costs more than the comparison
-def goes_left(value: Any, splits: Splits, node: int) -> bool:  # noqa: ANN401 - float32 or float64
+def goes_left(value: Any, splits: SplitArrays, node: int) -> bool:  # noqa: ANN401 - float32 or float64
     """Whether a value, as compared, goes to the left at a split."""
     if np.isnan(value):
         left = splits.default_left[node]
@@ -160,7 +160,7 @@ def goes_left(value: Any, splits: Splits, node: int) -> bool:  # noqa: ANN401 - 
 
 
 @numba.njit(cache=True, nogil=True)
-def is_listed(value: Any, splits: Splits, node: int) -> bool:  # noqa: ANN401 - float32 or float64
+def is_listed(value: Any, splits: SplitArrays, node: int) -> bool:  # noqa: ANN401 - float32 or float64
     """Whether a category split lists a code. XGBoost knows no code below zero, LightGBM cuts -0.5 off to 0."""
     first = splits.category_start[node]
     words = splits.category_start[node + 1] - first
@@ -171,7 +171,7 @@ def is_listed(value: Any, splits: Splits, node: int) -> bool:  # noqa: ANN401 - 
 
 
 @numba.njit(cache=True, nogil=True)
-def _walk(rows: Floats, splits: Splits, slots: Int32s) -> None:
+def _walk(rows: Floats, splits: SplitArrays, slots: Int32s) -> None:
     for row in range(slots.shape[0]):
         for tree in range(slots.shape[1]):
             slots[row, tree] = _slot(rows, row, splits, tree)
@@ -187,7 +187,7 @@ def _add(slots: Int32s, weight: Floats, base_margin: np.floating[Any], total: Fl
 
 
 @numba.njit(cache=True, nogil=True)
-def _score(rows: Floats, splits: Splits, weight: Floats, base_margin: np.floating[Any], total: Floats) -> None:
+def _score(rows: Floats, splits: SplitArrays, weight: Floats, base_margin: np.floating[Any], total: Floats) -> None:
     for row in range(total.shape[0]):
         margin = base_margin
         for tree in range(splits.first_node.shape[0] - 1):

@@ -1,1 +1,1 @@
-"""The published models: publishing them, the table of those on the models topic, and their bundles: in Redis, on disk and open. Not here: a bundle's files (`bundle`)."""
+"""Published models: announced on the models topic, cached in Redis, kept open. Not here: bundles on disk (`bundle`)."""

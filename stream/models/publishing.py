@@ -41,7 +41,7 @@ BEGINNING_MS: Final = 0  # 1970: no decision that a machine took by a model is o
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class PublishRequest:
     """What is to be published, and on whose word."""
 
     uri: str
@@ -52,7 +52,7 @@ class Request:
 
 def publish(
     settings: Settings,
-    request: Request,
+    request: PublishRequest,
     *,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
     say_why: Callable[[str], None] = lambda _why: None,
@@ -99,10 +99,7 @@ def read_models(settings: Settings, framing: Framing | None = None) -> ModelTabl
         raise ConfigurationError(message)
     table = ModelTable()
     reader = ModelReader(
-        kafka_properties(settings),
-        topic=settings.topic_models,
-        table=table,
-        framing=framing or framing_of(settings),
+        kafka_properties(settings), topic=settings.topic_models, table=table, framing=framing or framing_of(settings)
     )
     try:
         reader.read_to_end(wait_s)
@@ -111,7 +108,7 @@ def read_models(settings: Settings, framing: Framing | None = None) -> ModelTabl
     return table
 
 
-def effective_from(table: ModelTable, manifest: Manifest, request: Request) -> tuple[int, str]:
+def effective_from(table: ModelTable, manifest: Manifest, request: PublishRequest) -> tuple[int, str]:
     """From when on a publication answers decisions, and why: as asked, else by what is published already.
 
     The first publication of a model version answers whatever names the version. A revision published again keeps its
@@ -133,7 +130,7 @@ def effective_from(table: ModelTable, manifest: Manifest, request: Request) -> t
     return now_ms + LEAD_MS, f"a new revision of a published version, in {LEAD_MS // 1_000} s, when all workers know it"
 
 
-def as_before(table: ModelTable, manifest: Manifest, request: Request) -> Request:
+def as_before(table: ModelTable, manifest: Manifest, request: PublishRequest) -> PublishRequest:
     """What was said of a revision when it was published before holds on, unless it is said anew.
 
     The topic keeps the last record of a revision: an approval that it did not repeat would be gone.
@@ -149,7 +146,7 @@ def as_before(table: ModelTable, manifest: Manifest, request: Request) -> Reques
 
 
 def _record(
-    manifest: Manifest, bundle_sha256: str, uri: str, request: Request, effective_from_ms: int
+    manifest: Manifest, bundle_sha256: str, uri: str, request: PublishRequest, effective_from_ms: int
 ) -> ModelPublished:
     now_ms = time.time_ns() // 1_000_000
     return {
@@ -224,15 +221,15 @@ def _announce(settings: Settings, published: ModelPublished, framing: Framing) -
             key=_key(published),
             value=framing.encode("ModelPublished", published, topic=settings.topic_models),
             partition=0,
-            on_delivery=lambda error, message: reports.append((error, message)),
+            on_delivery=lambda error, record: reports.append((error, record)),
         )
     except KafkaException as error:
-        reason = f"topic {settings.topic_models} does not take the publication: {error.args[0].str()}"
-        raise ConfigurationError(reason) from error
+        message = f"topic {settings.topic_models} does not take the publication: {error.args[0].str()}"
+        raise ConfigurationError(message) from error
     while not reports:  # bounded by message.timeout.ms
         producer.poll(POLL_S)
-    failed, message = reports[0]
+    failed, record = reports[0]
     if failed is not None:
-        reason = f"topic {settings.topic_models} did not take the publication: {failed.str()}; publish again"
-        raise KafkaUnavailable(reason)
-    return int(message.offset() or 0)
+        message = f"topic {settings.topic_models} did not take the publication: {failed.str()}; publish again"
+        raise KafkaUnavailable(message)
+    return int(record.offset() or 0)

@@ -9,7 +9,7 @@ from typing import Final
 from stream.events import Action, Recommendation, RecommendedTier, TierName
 from stream.notify.contacts.contact_lookup import contacts_of
 from stream.notify.letters.letter_writer import LetterWriter
-from stream.notify.letters.preview import RECIPIENT, Totals, previews, with_placeholders
+from stream.notify.letters.preview import RECIPIENT, PreviewTotals, previews, with_placeholders
 from stream.notify.letters.templates import Templates
 from stream.notify.notices.notice import Letter
 from stream.notify.run import loaded_templates
@@ -54,7 +54,7 @@ def findings(settings: NotifySettings, *, offline: bool, answers: Path | None = 
 
 
 def _findings_in(source: Path, settings: NotifySettings, templates: Templates) -> list[str]:
-    totals = Totals()
+    totals = PreviewTotals()
     for one in previews(source, settings, templates, time.time_ns() // 1_000_000):
         totals.add(one)
     totals.check_answers(source)

@@ -55,7 +55,7 @@ class HttpClient:
                 raise
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close the connections that were kept open for the next request."""
         self._client.close()
 
     def _trace(self, event: str, info: Mapping[str, Any]) -> None:

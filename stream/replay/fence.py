@@ -54,7 +54,7 @@ class ReplayTopic:
 
     @property
     def name(self) -> str:
-        """As Kafka calls it."""
+        """The topic's name on the brokers: <live topic>.replay.<run id>."""
         return f"{self.live}{REPLAY_MARK}{self.run_id}"
 
 
@@ -68,7 +68,7 @@ class ReplayTopics:
 
     @property
     def all(self) -> tuple[ReplayTopic, ReplayTopic, ReplayTopic]:
-        """Each of them."""
+        """The topics for audit records, recommendations and dead letters, in this order."""
         return self.audit, self.recommendations, self.dlq
 
 
@@ -108,10 +108,7 @@ class FencedDelivery:
                 raise ConfigurationError(message)
         sent = {
             Output(
-                topic=one.topic.name,
-                key=one.key,
-                value=one.value,
-                headers=((RUN_HEADER, one.topic.run_id.encode()),),
+                topic=one.topic.name, key=one.key, value=one.value, headers=((RUN_HEADER, one.topic.run_id.encode()),)
             ): one
             for one in outputs
         }

@@ -73,18 +73,18 @@ def _check(
     consumer = groupless_consumer(properties)
     with closing(consumer), kafka_errors(f"looking into topic {topic.name}"):
         for partition in range(partitions):
-            for message in _edges(consumer, topic.name, partition):
-                why = _foreign(message, topic, framing)
-                place = f"--run-id {topic.run_id}: topic {topic.name} holds, at partition {partition} offset {message.offset()},"
+            for record in _edges(consumer, topic.name, partition):
+                why = _foreign(record, topic, framing)
+                where = f"--run-id {topic.run_id}: topic {topic.name} holds, at partition {partition} offset {record.offset()},"
                 if why is not None:
-                    reason = f"{place} {why}; a replay writes only where nobody else does: choose another --run-id"
-                    raise ConfigurationError(reason)
+                    message = f"{where} {why}; a replay writes only where nobody else does: choose another --run-id"
+                    raise ConfigurationError(message)
                 if not goes_on:
-                    reason = (
-                        f"{place} a record of a run of this id, whose state is not in this --state; give the folder that the run "
+                    message = (
+                        f"{where} a record of a run of this id, whose state is not in this --state; give the folder that the run "
                         "has its state in, or choose another --run-id"
                     )
-                    raise ConfigurationError(reason)
+                    raise ConfigurationError(message)
 
 
 def _edges(consumer: Consumer, topic: str, partition: int) -> Sequence[Message]:
@@ -103,11 +103,11 @@ def _one(consumer: Consumer, topic: str, partition: int, offset: int) -> Message
     consumer.assign([TopicPartition(topic, partition, offset)])
     deadline_s = time.monotonic() + EDGE_MAX_S
     while time.monotonic() < deadline_s:
-        message = consumer.poll(POLL_S)
-        if message is not None and message.error() is None:
-            return message
-    reason = f"topic {topic} partition {partition} did not give its record at {offset} within {EDGE_MAX_S:g} s"
-    raise KafkaUnavailable(reason)
+        record = consumer.poll(POLL_S)
+        if record is not None and record.error() is None:
+            return record
+    message = f"topic {topic} partition {partition} did not give its record at {offset} within {EDGE_MAX_S:g} s"
+    raise KafkaUnavailable(message)
 
 
 def _foreign(message: Message, topic: ReplayTopic, framing: Framing) -> str | None:

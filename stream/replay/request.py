@@ -14,7 +14,7 @@ from stream.errors import ConfigurationError
 from stream.recourse.model import PublishedModel
 from stream.recourse.record.decision_record import ENGINE_VERSION
 from stream.replay.fence import ReplayTopics, check_run_id, check_source
-from stream.replay.judge.verdict import Mode
+from stream.replay.judge.verdict import ModeName
 from stream.replay.judge.what_if import Change
 from stream.replay.settings import ReplaySettings
 from stream.replay.sources.records import Window
@@ -30,7 +30,7 @@ class Request:
     """The flags of `coach replay`, read. Of `topic`, `archive` and `file` one is the source; None of all: the default topic."""
 
     run_id: str
-    mode: Mode
+    mode: ModeName
     topic: str | None = None
     archive: str | None = None
     file: Path | None = None
@@ -68,7 +68,7 @@ class Request:
 def check_request(request: Request, settings: Settings) -> None:
     """Refuse flags that contradict each other. Raises: ConfigurationError that names them."""
     check_run_id(request.run_id)
-    if wrong := next((reason for holds, reason in _rules(request, settings) if holds), None):
+    if wrong := next((message for holds, message in _rules(request, settings) if holds), None):
         raise ConfigurationError(wrong)
     topic = request.source_topic(settings)
     if topic is not None:
@@ -77,8 +77,8 @@ def check_request(request: Request, settings: Settings) -> None:
     threshold = request.change.threshold
     is_share = request.change.threshold_scale == "probability"
     if threshold is not None and not (math.isfinite(threshold) and (not is_share or 0 < threshold < 1)):
-        reason = f"--threshold {threshold:g}: must be between 0 and 1 on scale probability, and finite on scale margin"
-        raise ConfigurationError(reason)
+        message = f"--threshold {threshold:g}: must be between 0 and 1 on scale probability, and finite on scale margin"
+        raise ConfigurationError(message)
 
 
 def _rules(request: Request, settings: Settings) -> Sequence[tuple[bool, str]]:

@@ -20,13 +20,13 @@ from stream.replay.judge.repeats import SeenRecords
 from stream.replay.outputs import ANSWERS, REFUSED, Judged, ToFiles, ToTopics
 from stream.replay.own_topics import prepare_topics
 from stream.replay.report.report import report_bytes, report_of
-from stream.replay.report.tally import Tally, merged
+from stream.replay.report.tally import ReplayTally, merged
 from stream.replay.request import Request, check_request, parameters_of
 from stream.replay.run_folder import CHUNKS, RunFolder, RunState, locked, refuse_other_parameters, sweep, write_whole
 from stream.replay.settings import ReplaySettings
 from stream.replay.sources.archive_source import ArchivedRecords
 from stream.replay.sources.records import Window
-from stream.replay.sources.source import Chunk, JsonLines, ReadsRecords, Snapshot, chunks_of
+from stream.replay.sources.source import Chunk, JsonlSource, ReadsRecords, Snapshot, chunks_of
 from stream.replay.sources.topic_source import TopicRecords
 from stream.runtime.connections import connect_redis, framing_of, kafka_properties
 from stream.runtime.kafka.delivery import KafkaDelivery
@@ -40,7 +40,7 @@ REPORT_HTML: Final = "report.html"
 PACE_STEP_S: Final = 1.0
 REPORT: Final = "report"  # the report's folder within the run's state, unless --out names another
 
-Progress: TypeAlias = Callable[[int, int, int], None]  # records done, of them before this start, records in all
+ReplayProgress: TypeAlias = Callable[[int, int, int], None]  # records done, of them before this start, records in all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ def run_replay(
     settings: Settings,
     replay: ReplaySettings,
     *,
-    progress: Progress = lambda _done, _before, _total: None,
+    progress: ReplayProgress = lambda _done, _before, _total: None,
 ) -> Finished:
     """Run a replay, or what is left of it.
 
@@ -126,7 +126,7 @@ class _Work:
                 message = f"--out {self.request.out}: holds {name} of another run; name another folder"
                 raise ConfigurationError(message)
 
-    def do(self, state: RunState, models: Models, progress: Progress) -> Tally:
+    def do(self, state: RunState, models: Models, progress: ReplayProgress) -> ReplayTally:
         """Judge and write every unfinished chunk; add up all results."""
         chunks = chunks_of(state.source.ranges, self.replay.replay_chunk_records)
         left = [chunk for chunk in chunks if not self.folder.finished(chunk)]
@@ -142,7 +142,7 @@ class _Work:
                 self._do_chunks(chunks, left, judge, seen, progress)
         return merged(self.folder.result(chunk)[0] for chunk in chunks)
 
-    def report(self, state: RunState, tally: Tally) -> Finished:
+    def report(self, state: RunState, tally: ReplayTally) -> Finished:
         """Write the report, a pure function of what the run began with and its chunks' results."""
         from stream.replay.report.page import write_page  # noqa: PLC0415 - its plots take a second to import
 
@@ -170,12 +170,7 @@ class _Work:
         return Published(table=table, open_bundles=open_bundles)
 
     def _do_chunks(
-        self,
-        chunks: Sequence[Chunk],
-        left: Sequence[Chunk],
-        judge: Judge,
-        seen: SeenRecords,
-        progress: Progress,
+        self, chunks: Sequence[Chunk], left: Sequence[Chunk], judge: Judge, seen: SeenRecords, progress: ReplayProgress
     ) -> None:
         total = sum(chunk.end - chunk.first for chunk in chunks)
         done = before = total - sum(chunk.end - chunk.first for chunk in left)
@@ -193,7 +188,7 @@ class _Work:
                 progress(done + len(judged), before, total)
             for writer in writers:
                 judged = writer.write(chunk, judged)
-            tally = Tally(without_record=read.without_record)
+            tally = ReplayTally(without_record=read.without_record)
             for raw, verdict in judged:
                 tally.add(verdict, raw.where)
             self.folder.finish(chunk, tally, seen.taken())
@@ -219,7 +214,7 @@ class _Work:
             archive = ArchivedRecords(self.request.archive, window=Window(), framing=self.framing)
             yield archive, archive.snapshot()
         if self.request.answers is not None:
-            lines = JsonLines(self.request.answers)
+            lines = JsonlSource(self.request.answers)
             yield lines, lines.snapshot()
 
     def _audit_topic(self) -> TopicRecords | None:
@@ -235,7 +230,7 @@ class _Work:
                 kafka_properties(self.settings), topic, window=self.request.window, offsets=self.request.offsets
             )
         if self.request.file is not None:
-            return JsonLines(self.request.file)
+            return JsonlSource(self.request.file)
         return ArchivedRecords(str(self.request.archive), window=self.request.window, framing=self.framing)
 
     def _prepare_topics(self, *, goes_on: bool) -> None:

@@ -22,7 +22,7 @@ from typing import IO, Any, Final
 from stream.bundle.atomic_folder import atomic_file
 from stream.errors import ConfigurationError, CorruptionError, DiskUnavailable
 from stream.replay.judge.repeats import Keys, keys_from
-from stream.replay.report.tally import Tally, tally_of
+from stream.replay.report.tally import ReplayTally, tally_of
 from stream.replay.sources.source import Chunk, Snapshot, snapshot_of
 
 FORMAT_VERSION: Final = 1
@@ -91,7 +91,7 @@ class RunFolder:
         """Whether a chunk's result is recorded."""
         return self._path(chunk).is_file()
 
-    def finish(self, chunk: Chunk, tally: Tally, seen: Iterable[Keys]) -> None:
+    def finish(self, chunk: Chunk, tally: ReplayTally, seen: Iterable[Keys]) -> None:
         """Record a chunk's result. `seen`: its records but for repeats. Raises: DiskUnavailable."""
         result = {
             "first": chunk.first,
@@ -102,7 +102,7 @@ class RunFolder:
         }
         write_whole(self._path(chunk), json.dumps(result, sort_keys=True).encode() + b"\n")
 
-    def result(self, chunk: Chunk) -> tuple[Tally, list[Keys]]:
+    def result(self, chunk: Chunk) -> tuple[ReplayTally, list[Keys]]:
         """Read a chunk's result back: its tally, and its records but for repeats.
 
         Raises: CorruptionError when it is damaged or another chunk's.

@@ -107,7 +107,7 @@ def _handler(
         timeout = REQUEST_TIMEOUT_S
 
         def do_GET(self) -> None:
-            """Answer one request."""
+            """Answer /metrics, /health or /ready, and 404 for any other path."""
             if self.path == "/metrics":
                 self._say(200, METRICS_TYPE, counters.exposition())
             elif self.path == "/health":

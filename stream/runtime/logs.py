@@ -66,11 +66,11 @@ class ForeignOnce(logging.Filter):
         return goes
 
 
-class JsonLines(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """A record as one line: time, level, event (the message), and its extra fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write the line."""
+        """Give the record as one line of JSON, without the line's end."""
         milliseconds = int(record.msecs)
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line = {"time": f"{moment}.{milliseconds:03d}Z", "level": record.levelname, "event": record.getMessage()}
@@ -85,7 +85,7 @@ class JsonLines(logging.Formatter):
 def set_up_logging(level: str) -> None:
     """Send everything of `level` and above to standard error as JSON lines; libraries speak from WARNING on."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
+    handler.setFormatter(JsonFormatter())
     handler.addFilter(ForeignOnce(filtered_already=(librdkafka_log.name,)))
     root = logging.getLogger()
     root.handlers[:] = [handler]

@@ -69,7 +69,7 @@ class ScratchIndex:
             return self._database.execute("SELECT 1 FROM seen WHERE name = ?", (name,)).fetchone() is not None
 
     def close(self) -> None:
-        """Free the disk."""
+        """Close the database, which frees its disk space; may be called again."""
         with suppress(AttributeError):  # the connection failed
             self._database.close()
 

@@ -1,1 +1,1 @@
-"""What crosses a boundary as bytes: Avro and JSON records, the Redis leaf cache, client settings."""
+"""Records as bytes, in Avro and JSON, and how a topic frames them. Not here: files (`files`), Kafka and Redis (`runtime`)."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NoReturn, cast, get_args
 
 from stream.errors import InvalidDecision, MalformedRecord, NonFiniteFeature, UnknownOutcome, WrongFeatureType
-from stream.events import Decision, DeclineBasis, Outcome, ThresholdScale, Value
+from stream.events import Decision, DecisionOutcome, DeclineBasis, ThresholdScale, Value
 from stream.strict_json import STRICT_JSON, DuplicateKeyError, NonFiniteNumberError
 from stream.times import time_ms
 from stream.wire.avro_records import REGISTRY_MARK, SINGLE_OBJECT_MARK
@@ -65,18 +65,18 @@ def json_object(value: bytes) -> dict[str, Any]:
             json.dumps(parsed, ensure_ascii=False).encode()
         return parsed  # noqa: TRY300 - each except below says what is wrong
     except DuplicateKeyError:
-        fault = "an object of the JSON decision has the same key twice"
+        message = "an object of the JSON decision has the same key twice"
     except NonFiniteNumberError as error:
-        fault = f"the JSON decision holds {error.name}, which JSON does not have; a known-missing value is null"
+        message = f"the JSON decision holds {error.name}, which JSON does not have; a known-missing value is null"
     except UnicodeError:
-        fault = "the JSON decision is not UTF-8, or escapes half of a surrogate pair"
+        message = "the JSON decision is not UTF-8, or escapes half of a surrogate pair"
     except json.JSONDecodeError as error:
-        fault = f"the JSON decision breaks off at character {error.pos}: {error.msg}"
+        message = f"the JSON decision breaks off at character {error.pos}: {error.msg}"
     except RecursionError:
-        fault = "the JSON decision is nested too deeply; only features, policy_overrides and disclosures are objects"
+        message = "the JSON decision is nested too deeply; only features, policy_overrides and disclosures are objects"
     except ValueError:  # an integer of more digits than Python reads (4,300)
-        fault = "the JSON decision holds an integer with thousands of digits"
-    raise MalformedRecord(fault)
+        message = "the JSON decision holds an integer with thousands of digits"
+    raise MalformedRecord(message)
 
 
 def decision_of(fields: Mapping[str, Any], *, timed: bool = True) -> Decision:
@@ -142,11 +142,11 @@ def _time(fields: Mapping[str, Any], name: str) -> int | None:
     _refuse(name, f"is no usable time: {fault}")
 
 
-def _outcome(value: object) -> Outcome:
-    if value not in get_args(Outcome):
-        message = f"decision: outcome must be one of {', '.join(get_args(Outcome))}"
+def _outcome(value: object) -> DecisionOutcome:
+    if value not in get_args(DecisionOutcome):
+        message = f"decision: outcome must be one of {', '.join(get_args(DecisionOutcome))}"
         raise UnknownOutcome(message)
-    return cast("Outcome", value)
+    return cast("DecisionOutcome", value)
 
 
 def _word(fields: Mapping[str, Any], name: str, words: tuple[str, ...]) -> str | None:

@@ -1,1 +1,1 @@
-"""What runs: settings, the Faust app, the model table, dead letters."""
+"""The worker: decisions read, answered, written out and committed. Not here: settings, clients, retry (`runtime`), `models`."""

@@ -237,12 +237,12 @@ def _check_size(what: str, setting: str, size_bytes: int, limit_bytes: int) -> N
 
 
 def _conflict(one: Answered | Approved) -> Refused:
-    reason = (
+    message = (
         f"decision_id {one.decision_id} came before with other content within the last COACH_CONFLICT_WINDOW_S; "
         "give the other decision an id of its own"
     )
     outcome = APPROVED if isinstance(one, Approved) else DECLINED
-    return Refused(decision_id=one.decision_id, error=DecisionConflict(reason), outcome=outcome, timer=one.timer)
+    return Refused(decision_id=one.decision_id, error=DecisionConflict(message), outcome=outcome, timer=one.timer)
 
 
 def _refused(decision: Decision | None, error: PoisonError, timer: StageTimer) -> Refused:

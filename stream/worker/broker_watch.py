@@ -36,11 +36,11 @@ class BrokerWatch:
         return self._away_since_s is not None
 
     def start(self) -> None:
-        """Begin to ask."""
+        """Start the thread that asks the brokers every `every_s`."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop asking."""
+        """End the thread; waits up to STOP_WAIT_S for a question under way."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(STOP_WAIT_S)

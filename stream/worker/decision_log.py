@@ -28,7 +28,7 @@ NOT_NEEDED: Final = "not_needed"  # an approved decision's status: nobody has to
 
 
 class DecisionLog:
-    """Keeps the accounts of one worker."""
+    """Counts what a worker's batches came to, and logs the end of each decision once."""
 
     def __init__(self, counters: Counters, vitals: Vitals) -> None:
         """`counters` has the worker's meters; `vitals` hears of each batch."""

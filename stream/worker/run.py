@@ -255,7 +255,7 @@ class StoppableWorker(Worker):
             self._watchdog.start()
 
     def unwatch(self) -> None:
-        """The stop is done."""
+        """Cancel the deadline: the stop is done."""
         if self._watchdog is not None:
             self._watchdog.cancel()
 

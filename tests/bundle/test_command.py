@@ -12,7 +12,7 @@ import xgboost as xgb
 from click.testing import CliRunner, Result
 
 from stream.bundle.manifest import MANIFEST
-from stream.cli.bundle import Progress
+from stream.cli.bundle import BuildStages
 from stream.cli.main import coach
 from tests.bundle.gate.test_kept_probes import put
 from tests.bundle.inputs import inputs, write_pool
@@ -318,7 +318,7 @@ def test_help_shows_an_example(command: tuple[str, ...]) -> None:
 
 def test_on_a_terminal_progress_is_a_bar_that_vanishes(capsys: pytest.CaptureFixture[str]) -> None:
     """Given a terminal, stages share one line with a bar, which is cleared at the end."""
-    progress = Progress(terminal=True)
+    progress = BuildStages(terminal=True)
     for told in (("comparing", 1, 4), ("comparing", 4, 4), ("writing", 0, 1), ("writing", 1, 1)):
         progress(*told)
     shown = capsys.readouterr().err

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stream.demo.worker_process import WorkerFailed, WorkerProcess
+from stream.demo.worker_process import WorkerChildProcess, WorkerFailed
 
 SLEEPS = "import time; print('up', flush=True); time.sleep(60)"
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
@@ -58,7 +58,7 @@ def test_the_command_does_not_outlive_a_killed_parent() -> None:
 
 def test_a_worker_that_cannot_start_is_quoted(tmp_path: Path) -> None:
     """Given settings that the worker refuses, when it is waited for, then the error quotes what it said last."""
-    worker = WorkerProcess({"COACH_BATCH_MAX": "many"}, tmp_path / "worker.log")
+    worker = WorkerChildProcess({"COACH_BATCH_MAX": "many"}, tmp_path / "worker.log")
     with pytest.raises(WorkerFailed, match=r"exit code 2; it said last: .*COACH_BATCH_MAX"), worker:
         worker.wait_until_assigned()
     assert worker.stop() == 0
@@ -67,5 +67,5 @@ def test_a_worker_that_cannot_start_is_quoted(tmp_path: Path) -> None:
 def test_a_worker_that_is_not_running_says_so(tmp_path: Path) -> None:
     """Given a worker that was not started, when it is checked, then the error says that it is not there."""
     with pytest.raises(WorkerFailed, match="before it was started"):
-        WorkerProcess({}, tmp_path / "worker.log").check_alive()
+        WorkerChildProcess({}, tmp_path / "worker.log").check_alive()
     assert not list(tmp_path.iterdir())

@@ -111,14 +111,16 @@ def test_no_function_is_too_long_to_read() -> None:
     assert not long
 
 
-def test_no_docstring_is_a_single_word() -> None:
-    """Given each docstring of the package, when read, then it says more than one word."""
+def test_no_docstring_is_a_word_or_two() -> None:
+    """Given each docstring of the package, when read, then it is a pointer, as in See `Contacts`, or says more than two words."""
     idle = [
         f"{path.relative_to(REPOSITORY)}:{node.lineno}"
         for path in modules("stream")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-        and len((ast.get_docstring(node) or "two words").split()) == 1
+        and (said := ast.get_docstring(node))
+        and len(said.split()) <= 2
+        and not said.startswith(("See `", "Raises: "))
     ]
     assert not idle
 

@@ -8,7 +8,7 @@ import pytest
 from stream.bundle.manifest import Manifest
 from stream.errors import ConfigurationError
 from stream.models.model_table import ModelTable
-from stream.models.publishing import BEGINNING_MS, LEAD_MS, Request, as_before, effective_from, publish
+from stream.models.publishing import BEGINNING_MS, LEAD_MS, PublishRequest, as_before, effective_from, publish
 from stream.runtime.settings import Settings
 from stream.times import time_ms
 from tests.models.test_model_table import published
@@ -32,13 +32,13 @@ def table() -> ModelTable:
 def test_the_first_publication_of_a_version_answers_every_decision_that_names_it() -> None:
     """Given a version that nobody published, when it is published without a time, then it is effective from the beginning, for no decision can name a version before it exists."""
     for known in (ModelTable(), table()):
-        since_ms, why = effective_from(known, manifest(1, version="2"), Request(uri="x"))
+        since_ms, why = effective_from(known, manifest(1, version="2"), PublishRequest(uri="x"))
         assert (since_ms, "first publication" in why) == (BEGINNING_MS, True)
 
 
 def test_a_revision_published_again_keeps_its_time() -> None:
     """Given a published revision, when it is published again without a time, then it stays effective from when it was."""
-    since_ms, why = effective_from(table(), manifest(1), Request(uri="x"))
+    since_ms, why = effective_from(table(), manifest(1), PublishRequest(uri="x"))
     assert (since_ms, "epoch 7" in why) == (time_ms(PUBLISHED_FROM), True)
 
 
@@ -48,16 +48,16 @@ def test_a_revision_published_again_keeps_its_approval() -> None:
     record = published(1, PUBLISHED_FROM, version="1")
     record |= {"model_id": "m", "approved_by": "Model Risk", "supersedes": "m/1/0"}
     known.learn(record, 7)
-    again = as_before(known, manifest(1), Request(uri="x"))
+    again = as_before(known, manifest(1), PublishRequest(uri="x"))
     assert (again.approved_by, again.supersedes) == ("Model Risk", "m/1/0")
-    assert as_before(known, manifest(1), Request(uri="x", approved_by="The board")).approved_by == "The board"
-    assert as_before(known, manifest(2), Request(uri="x")).approved_by is None
+    assert as_before(known, manifest(1), PublishRequest(uri="x", approved_by="The board")).approved_by == "The board"
+    assert as_before(known, manifest(2), PublishRequest(uri="x")).approved_by is None
 
 
 def test_a_new_revision_changes_nothing_for_decisions_already_taken() -> None:
     """Given a published revision, when a higher one is published without a time, then it is effective soon, when all workers have read of it."""
     before_ms = time.time_ns() // 1_000_000
-    since_ms, why = effective_from(table(), manifest(2), Request(uri="x"))
+    since_ms, why = effective_from(table(), manifest(2), PublishRequest(uri="x"))
     assert before_ms + LEAD_MS <= since_ms <= before_ms + 2 * LEAD_MS
     assert "when all workers know it" in why
 
@@ -65,7 +65,7 @@ def test_a_new_revision_changes_nothing_for_decisions_already_taken() -> None:
 def test_a_time_that_was_asked_for_holds() -> None:
     """Given a time, when anything is published, then it is effective from then."""
     for known in (ModelTable(), table()):
-        assert effective_from(known, manifest(1), Request(uri="x", effective_from_ms=5)) == (5, "as asked")
+        assert effective_from(known, manifest(1), PublishRequest(uri="x", effective_from_ms=5)) == (5, "as asked")
 
 
 @pytest.mark.parametrize(
@@ -80,11 +80,11 @@ def test_a_time_that_was_asked_for_holds() -> None:
 def test_a_uri_with_a_secret_is_not_published(uri: str) -> None:
     """Given a URI with a user, password or signature in it, when it is to be published, then it is refused before anything is asked, and the error does not repeat it."""
     with pytest.raises(ConfigurationError, match="topic models") as raised:
-        publish(Settings(), Request(uri=uri))
+        publish(Settings(), PublishRequest(uri=uri))
     assert "hunter2" not in str(raised.value)
 
 
 def test_a_folder_that_does_not_exist_is_a_wrong_argument(tmp_path: Any) -> None:
     """Given a path without a folder, when it is to be published, then it is refused by name."""
     with pytest.raises(ConfigurationError, match="no such folder"):
-        publish(Settings(), Request(uri=str(tmp_path / "nowhere")))
+        publish(Settings(), PublishRequest(uri=str(tmp_path / "nowhere")))

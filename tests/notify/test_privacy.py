@@ -15,7 +15,7 @@ from stream.errors import ContactRefused, MailUnavailable
 from stream.events import Recommendation
 from stream.notify.contacts.contact import Contact
 from stream.notify.transports.transport import AddressRefused, TemporaryRefusal
-from stream.runtime.logs import JsonLines
+from stream.runtime.logs import JsonFormatter
 from tests.examples import examples
 from tests.notify.answers import recommendations, step_labels
 from tests.notify.world import World
@@ -79,7 +79,7 @@ def test_no_name_address_or_value_is_in_log_metric_record_or_error(
     here.people = {f"s-{n}": contact for n in range(5)}
     here.put(*answers)
     started = here.run()
-    lines = "\n".join(JsonLines().format(record) for record in caplog.records)
+    lines = "\n".join(JsonFormatter().format(record) for record in caplog.records)
     metrics = started.counters.exposition().decode()
     messages = json.dumps([one["message"] for one in here.dead])
     for secret in SECRETS:

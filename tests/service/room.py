@@ -23,7 +23,7 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 
 from stream.cli.main import coach
 from stream.models.model_table import PublicationAtEpoch
-from stream.models.publishing import Request, publish
+from stream.models.publishing import PublishRequest, publish
 from stream.runtime.connections import framing_of
 from stream.runtime.settings import Settings, read_settings
 from stream.runtime.start_at import read_start_at
@@ -138,7 +138,9 @@ class Room:
     def publish(self, lender: Lender, **more: Any) -> PublicationAtEpoch:
         """Publish a lender's bundle, effective long ago."""
         effective = read_start_at("2026-01-01T00:00:00Z").time_ms
-        return publish(self.settings, Request(uri=str(lender.bundle), **({"effective_from_ms": effective} | more)))
+        return publish(
+            self.settings, PublishRequest(uri=str(lender.bundle), **({"effective_from_ms": effective} | more))
+        )
 
     def send(
         self,

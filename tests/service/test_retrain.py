@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 import pytest
 import redis
 
-from stream.models.publishing import Request, publish
+from stream.models.publishing import PublishRequest, publish
 from stream.times import rfc3339, time_ms
 from tests.service.lender import Lender, record, revised, toy_lender
 from tests.service.room import Room, command, room, wait_until
@@ -80,18 +80,19 @@ def test_publications_under_load(stack: Stack, tmp_path: Path, versions: int) ->
         with Traffic(here, seed) as traffic, redis.Redis.from_url(stack.redis.url) as client:
             for number, lender in enumerate(lenders):
                 traffic.versions.append(lender)  # its decisions come before its publication
-                publish(here.settings, Request(uri=str(lender.bundle)))
+                publish(here.settings, PublishRequest(uri=str(lender.bundle)))
                 if number:
                     version = lenders[number - 1].version
                     since_ms[version] = time.time_ns() // 1_000_000 + LEAD_MS
                     publish(
-                        here.settings, Request(uri=str(second[version].bundle), effective_from_ms=since_ms[version])
+                        here.settings,
+                        PublishRequest(uri=str(second[version].bundle), effective_from_ms=since_ms[version]),
                     )
                 if number % 3 == 2:
                     client.flushall()
             version = lenders[-1].version
             since_ms[version] = time.time_ns() // 1_000_000 + LEAD_MS
-            publish(here.settings, Request(uri=str(second[version].bundle), effective_from_ms=since_ms[version]))
+            publish(here.settings, PublishRequest(uri=str(second[version].bundle), effective_from_ms=since_ms[version]))
             time.sleep(LEAD_MS / 1_000 + 1)
         here.until_done(timeout_s=180)
         expected = {name: one for name, one in traffic.sent.items() if not one[0].approved(one[1])}

@@ -23,7 +23,7 @@ from stream.runtime.kafka.dead_letters import (
     dead_letter,
 )
 from stream.runtime.kafka.inbound import Inbound
-from stream.runtime.logs import ForeignOnce, JsonLines
+from stream.runtime.logs import ForeignOnce, JsonFormatter
 from stream.runtime.settings import DEAD_LETTER_MARGIN_BYTES, Settings
 from stream.runtime.topic_specs import AUDIT_RETENTION_MS, DAY_MS, topic_specs
 from stream.wire.avro_records import decode
@@ -162,7 +162,7 @@ def test_a_log_line_is_one_json_object() -> None:
     """Given a record with extra fields, when it is logged, then it is one line of JSON with time, level, event and the fields."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(JsonLines())
+    handler.setFormatter(JsonFormatter())
     logger = logging.getLogger("stream.test_of_the_log")
     logger.addHandler(handler)
     logger.setLevel("INFO")

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from stream.bundle.open import open_bundle
 from stream.runtime.health import Vitals
 from stream.runtime.kafka.inbound import Inbound
-from stream.runtime.logs import JsonLines
+from stream.runtime.logs import JsonFormatter
 from stream.worker.answering import Answerer
 from stream.worker.decision_log import DecisionLog
 from stream.worker.metrics import worker_counters
@@ -40,7 +40,7 @@ def log_lines() -> Iterator[io.StringIO]:
     """All that `stream` logs meanwhile, as the process writes it."""
     written = io.StringIO()
     handler = logging.StreamHandler(written)
-    handler.setFormatter(JsonLines())
+    handler.setFormatter(JsonFormatter())
     ours = logging.getLogger("stream")
     before = ours.level
     ours.addHandler(handler)

@@ -59,7 +59,7 @@ class Range:
 
     @property
     def where(self) -> str:
-        """For messages."""
+        """The range as messages name it: topic[partition]@first..last offset."""
         return f"{self.topic}[{self.partition}]@{self.start}..{self.end - 1}"
 
 

@@ -47,8 +47,8 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileEntry:
-    """One file of a range."""
+class RangeFile:
+    """A Parquet file of a range: its path in the archive, rows, size in bytes and SHA-256."""
 
     path: str
     rows: int
@@ -68,8 +68,8 @@ class Marker:
     first: int
     until: int
     whole: bool
-    files: tuple[FileEntry, ...]  # of records, by path
-    unreadable: FileEntry | None = None
+    files: tuple[RangeFile, ...]  # of records, by path
+    unreadable: RangeFile | None = None
     lost: tuple[tuple[int, int], ...] = ()
 
     @property
@@ -78,7 +78,7 @@ class Marker:
         return sum(one.rows for one in self.files) + (self.unreadable.rows if self.unreadable else 0)
 
     @property
-    def all_files(self) -> tuple[FileEntry, ...]:
+    def all_files(self) -> tuple[RangeFile, ...]:
         """Those of records, and that of what is none."""
         return self.files + ((self.unreadable,) if self.unreadable else ())
 
@@ -141,8 +141,8 @@ def read_marker(target: Target, of: Range, *, whole: bool) -> Marker | None:
             first=fields["first"],
             until=fields["until"],
             whole=fields["whole"],
-            files=tuple(FileEntry(**one) for one in fields["files"]),
-            unreadable=None if fields["unreadable"] is None else FileEntry(**fields["unreadable"]),
+            files=tuple(RangeFile(**one) for one in fields["files"]),
+            unreadable=None if fields["unreadable"] is None else RangeFile(**fields["unreadable"]),
             lost=tuple((one[0], one[1]) for one in fields["lost"]),
         )
         sound = marker.of == of and marker.whole is whole and of.start <= marker.first <= marker.until <= of.end

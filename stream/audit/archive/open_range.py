@@ -16,9 +16,9 @@ from __future__ import annotations
 import logging
 
 from stream.audit.archive.layout import UNREADABLE, Range, marker_path
-from stream.audit.archive.markers import FileEntry, Marker, read_marker, write_marker
+from stream.audit.archive.markers import Marker, RangeFile, read_marker, write_marker
 from stream.audit.archive.range_files import size_and_sha256, write_rows
-from stream.audit.archive.range_spool import RangeSpool, Row
+from stream.audit.archive.range_spool import RangeSpool, SpoolRow
 from stream.audit.archive.rows import read_rows, row_from, row_of
 from stream.audit.archive.target import Target
 from stream.errors import ArchiveDamaged
@@ -40,7 +40,7 @@ class OpenRange:
         self._target = target
         self._tail = tail
         self._spool = RangeSpool()
-        self._entries: dict[str, FileEntry] = {}  # as they lie in the archive, written by this object
+        self._entries: dict[str, RangeFile] = {}  # as they lie in the archive, written by this object
         self._kept_until: int | None = None
 
     @property
@@ -54,7 +54,7 @@ class OpenRange:
         shown = self.first if self._tail is None else self._tail.until
         return self.until > (self._kept_until if self._kept_until is not None else shown)
 
-    def add(self, row: Row) -> None:
+    def add(self, row: SpoolRow) -> None:
         """Take the row of the next offset. Raises: DiskUnavailable."""
         self._spool.add(row)
         self.rows += 1
@@ -117,7 +117,7 @@ class OpenRange:
         """Let go of what it holds on this host."""
         self._spool.close()
 
-    def _write(self, path: str) -> FileEntry:
+    def _write(self, path: str) -> RangeFile:
         known = self._entries.get(path)
         if known is not None and known.rows == self._spool.paths[path]:
             return known

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 
 from stream.audit.archive import layout
 from stream.audit.archive.columns import DICTIONARY, RECORDS, STATISTICS, UNREADABLE
-from stream.audit.archive.markers import FileEntry
-from stream.audit.archive.range_spool import Row
+from stream.audit.archive.markers import RangeFile
+from stream.audit.archive.range_spool import SpoolRow
 from stream.audit.archive.rows import cells_of
 from stream.errors import DiskUnavailable
 
@@ -39,7 +39,7 @@ OPTIONS: Final[dict[str, Any]] = {  # all that could make another file of the sa
 OPTIONS_UNREADABLE: Final = {"use_dictionary": ["kafka_topic"], "write_statistics": ["kafka_offset"]}
 
 
-def write_rows(rows: Iterable[Row], draft: Path, path: str) -> FileEntry:
+def write_rows(rows: Iterable[SpoolRow], draft: Path, path: str) -> RangeFile:
     """Write a file of records, or of what is no audit record, as `path` says; return what it is. Raises: DiskUnavailable."""
     schema, options = RECORDS, OPTIONS
     if path.startswith(layout.UNREADABLE):
@@ -54,10 +54,10 @@ def write_rows(rows: Iterable[Row], draft: Path, path: str) -> FileEntry:
     except OSError as error:
         message = f"{path} cannot be written on this host at {draft.parent}: {error.strerror or error}"
         raise DiskUnavailable(message) from error
-    return FileEntry(path=path, rows=count, bytes=size, sha256=digest)
+    return RangeFile(path=path, rows=count, bytes=size, sha256=digest)
 
 
-def table_of(rows: Iterable[Row], schema: pa.Schema) -> pa.Table:
+def table_of(rows: Iterable[SpoolRow], schema: pa.Schema) -> pa.Table:
     """Make a table of rows with every column of the schema; a row without one has null there."""
     cells = [cells_of(row) for row in rows]
     return pa.Table.from_arrays(
@@ -75,8 +75,8 @@ def size_and_sha256(file: Path) -> tuple[int, str]:
     return size, digest.hexdigest()
 
 
-def _groups(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    group: list[Row] = []
+def _groups(rows: Iterable[SpoolRow]) -> Iterator[list[SpoolRow]]:
+    group: list[SpoolRow] = []
     held = 0
     for row in rows:
         size = sum(len(blob) for blob in row.blobs.values() if blob is not None)

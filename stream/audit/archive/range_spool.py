@@ -20,7 +20,7 @@ LEVEL: Final = 1  # of the bodies' compression: they are a hundred times the res
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class SpoolRow:
     """One row of a file. `columns` are JSON values, except `blobs`: what is bytes, and the long texts."""
 
     path: str
@@ -50,11 +50,11 @@ class RangeSpool:
         self.close()
 
     def close(self) -> None:
-        """Let go of the disk."""
+        """Close the database, which frees its disk space."""
         self._database.close()
 
-    def add(self, row: Row) -> None:
-        """Take a row."""
+    def add(self, row: SpoolRow) -> None:
+        """Keep a row, unless one of its offset is kept. Raises: DiskUnavailable."""
         names = list(row.blobs)
         sizes = [-1 if (blob := row.blobs[name]) is None else len(blob) for name in names]
         packed = zlib.compress(b"".join(blob for blob in row.blobs.values() if blob is not None), LEVEL)
@@ -72,17 +72,17 @@ class RangeSpool:
         """How many rows each file has, by its path."""
         return dict(sorted(self._rows_in.items()))
 
-    def rows_of(self, path: str) -> Iterator[Row]:
+    def rows_of(self, path: str) -> Iterator[SpoolRow]:
         """The rows of a file, by decision_id and offset."""
         return self._select(
             "SELECT path, decision_id, place, columns, blobs FROM kept WHERE path = ? ORDER BY decision_id, place", path
         )
 
-    def by_offset(self) -> Iterator[Row]:
-        """All rows, by offset."""
+    def by_offset(self) -> Iterator[SpoolRow]:
+        """All rows, in the order of their offsets."""
         return self._select("SELECT path, decision_id, place, columns, blobs FROM kept ORDER BY place")
 
-    def _select(self, statement: str, *values: str) -> Iterator[Row]:
+    def _select(self, statement: str, *values: str) -> Iterator[SpoolRow]:
         with _disk_errors():
             cursor = self._database.execute(statement, values)
         while True:
@@ -95,7 +95,7 @@ class RangeSpool:
             for name, size in zip(names, sizes, strict=True):
                 blobs[name] = None if size < 0 else joined[at : at + size]
                 at += max(size, 0)
-            yield Row(path=found[0], decision_id=found[1], offset=found[2], columns=columns, blobs=blobs)
+            yield SpoolRow(path=found[0], decision_id=found[1], offset=found[2], columns=columns, blobs=blobs)
 
 
 def _disk_errors() -> AbstractContextManager[None]:

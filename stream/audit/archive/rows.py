@@ -16,7 +16,7 @@ from pyarrow import ArrowException
 
 from stream.audit.archive.columns import columns_of, kafka_time
 from stream.audit.archive.layout import Range, records_path, unreadable_path
-from stream.audit.archive.range_spool import Row
+from stream.audit.archive.range_spool import SpoolRow
 from stream.errors import ArchiveDamaged, PoisonError
 from stream.runtime.kafka.inbound import Inbound
 from stream.wire.framing import Framing
@@ -38,7 +38,7 @@ class ReadRow:
     body: bytes = b""
 
 
-def row_of(stored: Inbound, of: Range, framing: Framing) -> tuple[Row, str]:
+def row_of(stored: Inbound, of: Range, framing: Framing) -> tuple[SpoolRow, str]:
     """Make the row of a record: its file, columns and bytes. Returns it, and why it is no audit record, or "".
 
     Raises: DependencyError where the framing asks a registry that is away.
@@ -54,7 +54,7 @@ def row_of(stored: Inbound, of: Range, framing: Framing) -> tuple[Row, str]:
     return row_from(record, stored, of)
 
 
-def row_from(record: Mapping[str, Any], stored: Inbound, of: Range) -> tuple[Row, str]:
+def row_from(record: Mapping[str, Any], stored: Inbound, of: Range) -> tuple[SpoolRow, str]:
     """Make the row of a decoded record, as `row_of`."""
     try:
         columns, body = columns_of(record)
@@ -62,7 +62,7 @@ def row_from(record: Mapping[str, Any], stored: Inbound, of: Range) -> tuple[Row
     except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
         return _unreadable(stored, of, f"does not have the shape of an audit record ({type(error).__name__})")
     key, headers = _blobs(stored)
-    row = Row(
+    row = SpoolRow(
         path=path,
         decision_id=columns["decision_id"],
         offset=stored.offset,
@@ -72,15 +72,15 @@ def row_from(record: Mapping[str, Any], stored: Inbound, of: Range) -> tuple[Row
     return row, ""
 
 
-def suspect(row: Row) -> bool:
+def suspect(row: SpoolRow) -> bool:
     """Whether a record's own hash is not that of its body: kept as it is, and told."""
     body = row.blobs.get("body")
     return body is not None and row.columns["body_sha256"] != hashlib.sha256(body).hexdigest()
 
 
-def _unreadable(stored: Inbound, of: Range, why: str) -> tuple[Row, str]:
+def _unreadable(stored: Inbound, of: Range, why: str) -> tuple[SpoolRow, str]:
     key, headers = _blobs(stored)
-    row = Row(
+    row = SpoolRow(
         path=unreadable_path(of),
         decision_id="",
         offset=stored.offset,
@@ -105,7 +105,7 @@ def _blobs(stored: Inbound) -> tuple[bytes | None, dict[str, bytes | None]]:
     return stored.key, {f"{HEADER}{number}": value for number, (_, value) in enumerate(stored.headers)}
 
 
-def cells_of(row: Row) -> dict[str, Any]:
+def cells_of(row: SpoolRow) -> dict[str, Any]:
     """Give a row's cells by column, as pyarrow takes them."""
     names = row.columns["kafka_headers"]
     headers = [{"key": name, "value": row.blobs[f"{HEADER}{number}"]} for number, name in enumerate(names)]
@@ -160,14 +160,14 @@ def read_canonical(text: bytes) -> Any:  # noqa: ANN401 - a JSON value of any sh
     return json.loads(text, parse_int=lambda digits: float(digits) if len(digits) >= LONG else int(digits))
 
 
-def spooled(read: ReadRow) -> Row:
+def spooled(read: ReadRow) -> SpoolRow:
     """Make a row of a spool of what was read, to put it in another order."""
     key, headers = _blobs(read.stored)
     if isinstance(read.record, str):
         columns_of_record: dict[str, Any] = {"why": read.record}
     else:
         columns_of_record = {"record": {name: read.record[name] for name in ("decision_id", "body_sha256", "envelope")}}
-    return Row(
+    return SpoolRow(
         path="",
         decision_id="",
         offset=read.stored.offset,
@@ -176,7 +176,7 @@ def spooled(read: ReadRow) -> Row:
     )
 
 
-def unspooled(row: Row) -> ReadRow:
+def unspooled(row: SpoolRow) -> ReadRow:
     """Make what was read of a spool's row."""
     columns, blobs = row.columns, row.blobs
     stored = Inbound(

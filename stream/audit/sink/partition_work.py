@@ -47,7 +47,7 @@ class WaitOut(Protocol):
 
 
 @dataclass(slots=True, kw_only=True)
-class Totals:
+class SinkTotals:
     """What was done since the start."""
 
     records: int = 0
@@ -83,7 +83,7 @@ class PartitionWork:
     wait_out: WaitOut
     tail_s: float
     accept_loss: bool = False
-    totals: Totals = field(default_factory=Totals)
+    totals: SinkTotals = field(default_factory=SinkTotals)
     clock: Callable[[], float] = time.monotonic
     seek_to: int | None = None  # where the reader has to go on; until it does, what it brings is passed over
     _there: dict[int, Holding] = field(default_factory=dict)

@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from stream.audit.archive.markers import Identity
 from stream.audit.archive.target import Target
 from stream.audit.sink.outages import GRACE_S, Outages
-from stream.audit.sink.partition_work import PartitionWork, Totals
+from stream.audit.sink.partition_work import PartitionWork, SinkTotals
 from stream.audit.sink.settings import SinkSettings
 from stream.audit.sink.sink_metrics import SinkMetrics
 from stream.audit.sink.topic_identity import librdkafka_log_captured, open_archive, topic_on_brokers
@@ -38,11 +38,7 @@ ANSWER_MAX_S: Final = 10.0  # for the brokers to say where a partition begins an
 QUEUED_KIB: Final = 16 * 1024  # read ahead, per partition
 IDLE_ONCE_S: Final = 15.0  # with `once`: a sink that has had no partition for so long leaves them to the others
 GONE: Final = frozenset(
-    {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-    }
+    {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED}
 )
 
 
@@ -51,7 +47,7 @@ class Sink:
 
     def __init__(self, settings: Settings, own: SinkSettings, *, once: bool = False, accept_loss: bool = False) -> None:
         """Make what needs no connection. Raises: ConfigurationError."""
-        self.totals = Totals()
+        self.totals = SinkTotals()
         self.target = Target(own.sink_to)
         self._settings, self._own, self._once, self._accept_loss = settings, own, once, accept_loss
         self._topic = settings.topic_audit
@@ -76,7 +72,7 @@ class Sink:
         """End soon; any thread or signal handler may call it."""
         self._stop.set()
 
-    def run(self) -> Totals:
+    def run(self) -> SinkTotals:
         """Work until `stop`, or with `once` until the topic's present end. What is there of the last ranges is shown.
 
         Raises: ConfigurationError, ArchiveDamaged, DependencyError when something is away for longer than

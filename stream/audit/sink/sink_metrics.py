@@ -10,7 +10,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from stream.audit.sink.partition_work import Totals
+from stream.audit.sink.partition_work import SinkTotals
 from stream.runtime.counters import Counters, counter, gauge
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ METERS: Final = (
 class SinkMetrics:
     """Metrics of one sink, and its progress log line."""
 
-    def __init__(self, totals: Totals, gauges: Mapping[str, Callable[[], float]]) -> None:
+    def __init__(self, totals: SinkTotals, gauges: Mapping[str, Callable[[], float]]) -> None:
         """`totals` are read as they stand; `gauges` are asked at each scrape."""
         self.counters = Counters(METERS, part="sink")
         self._totals = totals
@@ -82,7 +82,7 @@ class SinkMetrics:
         self._lags = lags
 
     def log_totals(self, positions: Mapping[int, int], *, final: bool = False) -> None:
-        """Write the line."""
+        """Log the counts, records per second since the last line, and the lag. `final`: as sink.ended, else sink.progress."""
         now_s, totals = time.monotonic(), self._totals
         rate = (totals.records - self._logged_records) / max(now_s - self._logged_s, 1e-3)
         self._logged_s, self._logged_records = now_s, totals.records

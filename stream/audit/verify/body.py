@@ -78,11 +78,7 @@ def _faults(body: Json, body_sha256: str | None, recommendation: Json | None) ->
 
 def _identity(body: Json) -> Iterator[str]:
     decision, bundle = body["decision"], body["bundle"]
-    named = {
-        "bundle_sha256": bundle["bundle_sha256"],
-        "decision": decision,
-        "engine_version": body["engine_version"],
-    }
+    named = {"bundle_sha256": bundle["bundle_sha256"], "decision": decision, "engine_version": body["engine_version"]}
     if sha256(named) != body["recommendation_id"]:
         yield "recommendation_id is not the hash of decision, bundle and engine version"
     if any(decision[key] != bundle[key] for key in ("model_id", "model_version")):

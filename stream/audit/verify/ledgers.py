@@ -13,8 +13,8 @@ from itertools import pairwise
 from stream.audit.verify.splits import (
     Json,
     MalformedBody,
-    Split,
     SplitTable,
+    WrittenSplit,
     are_categories,
     count_at,
     integer,
@@ -182,7 +182,7 @@ class Sums:
 
     def _splits_of(self, trees: Json, features: list[Json], where: str) -> Iterator[str]:
         """Check each feature row against its decisive splits: contribution, trees, and what binds."""
-        found: dict[str, list[tuple[int, int, Split]]] = {}
+        found: dict[str, list[tuple[int, int, WrittenSplit]]] = {}
         for tree, node, split, text in zip(
             trees["tree"], trees["node"], trees["split"], trees["contribution"], strict=True
         ):

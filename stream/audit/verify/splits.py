@@ -24,7 +24,7 @@ class MalformedBody(ValueError):
     """A field is not of the type that an audit record has there. The message names the field."""
 
 
-class Split(NamedTuple):
+class WrittenSplit(NamedTuple):
     """One row of the table of splits, as it was written: nothing in it can be trusted before `faults`."""
 
     feature: str
@@ -48,13 +48,13 @@ class SplitTable:
         self.missing: Any = body.get("missing")
         self.decided: Json = body["decision"]["features"]
         self.given = body["splits"] is not None
-        self.rows: list[Split] = []
+        self.rows: list[WrittenSplit] = []
         if self.given:
             table = body["splits"]
             many = len(table["feature"])
             categories, zero = table.get("categories", [None] * many), table.get("zero_is_missing", [False] * many)
-            columns = (*(table[key] for key in Split._fields[:4]), categories, zero)
-            self.rows = [Split(*row) for row in zip(*columns, strict=True)]
+            columns = (*(table[key] for key in WrittenSplit._fields[:4]), categories, zero)
+            self.rows = [WrittenSplit(*row) for row in zip(*columns, strict=True)]
 
     def faults(self) -> Iterator[str]:
         """Check that each split is one of this library on a feature of the decision, and so is the sentinel."""
@@ -78,8 +78,8 @@ class SplitTable:
         if len({(row.feature, row.categories is None) for row in self.rows}) > len({row.feature for row in self.rows}):
             yield "splits: one feature is a number to one split and a category to another"
 
-    def row(self, split: int) -> Split:
-        """Give a row."""
+    def row(self, split: int) -> WrittenSplit:
+        """The table's row of this number. Raises: ValueError, IndexError where it has none."""
         if type(split) is not int or split < 0:
             raise ValueError
         return self.rows[split]
@@ -116,7 +116,7 @@ class SplitTable:
     def _goes_left(self, listed: list[Any], value: object) -> bool:
         return (is_category(value) and value in listed) == (self.library == "lightgbm")
 
-    def _of_interval(self, row: Split, cell: Json) -> Sides:
+    def _of_interval(self, row: WrittenSplit, cell: Json) -> Sides:
         low, high, threshold = cell["low"], cell["high"], _threshold(row)
         if cell["closed"] != ("low" if self.library == "xgboost" else "high"):
             return ANY
@@ -143,7 +143,7 @@ def is_cell(cell: object) -> bool:
     return low is None or high is None or low < high
 
 
-def _threshold(row: Split) -> float:
+def _threshold(row: WrittenSplit) -> float:
     if row.threshold is None:
         raise TypeError
     return float(row.threshold)

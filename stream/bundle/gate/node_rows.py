@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream.forest.trees import BITS, CATEGORY, INSIDE, ZERO_IS_MISSING, ZERO_REACH, Bools, Floats, Forest, Int32s
-from stream.forest.walk import Splits, as_compared, goes_left, is_listed, leaf_slots, splits_of
+from stream.forest.walk import SplitArrays, as_compared, goes_left, is_listed, leaf_slots, splits_of
 
 BATCH_ROWS: Final = 8_192  # bounds memory
 _PAST_ZERO: Final = float(np.nextafter(ZERO_REACH, 1.0))
@@ -106,7 +106,7 @@ def _spread_from_leaves(
 
 
 @numba.njit(cache=True, nogil=True)
-def _adjust(rows: Rows, compared: Floats, nodes: Places, splits: Splits, paths: _Paths, reached: Bools) -> None:
+def _adjust(rows: Rows, compared: Floats, nodes: Places, splits: SplitArrays, paths: _Paths, reached: Bools) -> None:
     """Set the features of each node's path to values that lead to it; `reached` says where such values exist."""
     for i in range(nodes.shape[0]):
         if reached[i]:
@@ -122,7 +122,7 @@ def _adjust(rows: Rows, compared: Floats, nodes: Places, splits: Splits, paths: 
 
 
 @numba.njit(cache=True, nogil=True)
-def _leads_to(value: Any, target: int, feature: int, splits: Splits, paths: _Paths) -> bool:  # noqa: ANN401 - either float
+def _leads_to(value: Any, target: int, feature: int, splits: SplitArrays, paths: _Paths) -> bool:  # noqa: ANN401 - either float
     """Whether a feature's value goes the right way at all of its splits on the path to a node."""
     child, node = target, paths.parent[target]
     while node != INSIDE:
@@ -133,7 +133,7 @@ def _leads_to(value: Any, target: int, feature: int, splits: Splits, paths: _Pat
 
 
 @numba.njit(cache=True, nogil=True)
-def _set_value(row: Floats, target: int, feature: int, splits: Splits, paths: _Paths) -> bool:
+def _set_value(row: Floats, target: int, feature: int, splits: SplitArrays, paths: _Paths) -> bool:
     """Set a feature of a row to a value that leads to a node; False where none does."""
     node = paths.parent[target]
     while node != INSIDE:
@@ -161,7 +161,7 @@ def _set_value(row: Floats, target: int, feature: int, splits: Splits, paths: _P
 
 
 @numba.njit(cache=True, nogil=True)
-def _set_code(row: Floats, target: int, node: int, splits: Splits, paths: _Paths) -> bool:
+def _set_code(row: Floats, target: int, node: int, splits: SplitArrays, paths: _Paths) -> bool:
     """Set the feature of a split on categories to a code that leads to a node, unlisted or listed."""
     feature = splits.feature[node]
     row[feature] = -1 if paths.sentinel != -1 else -2  # listed nowhere

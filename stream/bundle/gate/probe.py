@@ -54,7 +54,7 @@ class ProbeReport:
 
     @property
     def rows(self) -> int:
-        """Total rows."""
+        """How many rows of all kinds were compared with the owner library."""
         return sum(self.counts.values()) + self.word_rows + self.integer_rows + self.leaf_rows
 
 

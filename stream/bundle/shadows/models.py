@@ -16,7 +16,7 @@ import numpy as np
 
 from stream.bundle.advice.pool_rank import area_under_curve
 from stream.bundle.alignment import some
-from stream.bundle.build_inputs import BuildInputs, Progress
+from stream.bundle.build_inputs import BuildInputs, BuildProgress
 from stream.bundle.gate.kept_probes import mismatch
 from stream.bundle.gate.owner import first_difference, owner_of
 from stream.bundle.manifest import SHADOWS, Manifest, ShadowsEntry
@@ -80,7 +80,7 @@ def shadow_request(
     return ShadowRequest(count=count, params=read_train_params(train_params), target_column=target_column)
 
 
-def build_shadows(request: ShadowRequest, inputs: BuildInputs, cutoff: float, progress: Progress) -> BuiltShadows:
+def build_shadows(request: ShadowRequest, inputs: BuildInputs, cutoff: float, progress: BuildProgress) -> BuiltShadows:
     """Train or read the shadows, and check each against the model and its own library. `cutoff` is the model's.
 
     Raises: ConfigurationError (ModelRefused among it) that names the shadow and why it does not fit, ProbeMismatch
@@ -156,7 +156,9 @@ class _Shadow:
     remedy: str  # where it ranks people in reverse
 
 
-def _trained(request: ShadowRequest, params: TrainParams, inputs: BuildInputs, progress: Progress) -> Iterator[_Shadow]:
+def _trained(
+    request: ShadowRequest, params: TrainParams, inputs: BuildInputs, progress: BuildProgress
+) -> Iterator[_Shadow]:
     forest, column = inputs.forest, request.target_column
     labels = labels_of(forest, inputs.pool, column)
     suffix = LIBRARIES[forest.library].trained_suffix
@@ -171,7 +173,7 @@ def _trained(request: ShadowRequest, params: TrainParams, inputs: BuildInputs, p
     progress("training shadows", request.count, request.count)
 
 
-def _given(paths: Sequence[Path], inputs: BuildInputs, progress: Progress) -> Iterator[_Shadow]:
+def _given(paths: Sequence[Path], inputs: BuildInputs, progress: BuildProgress) -> Iterator[_Shadow]:
     known = {inputs.forest.digest: "the model itself"}
     for number, path in enumerate(paths):
         progress("reading shadows", number, len(paths))

@@ -60,7 +60,7 @@ class LineProcess:
 
     @property
     def pid(self) -> int:
-        """The process id."""
+        """The child's process id. Raises: `gone` where it does not run."""
         return self._running().pid
 
     @property

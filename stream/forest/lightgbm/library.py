@@ -15,10 +15,10 @@ class _SilentLogger:
     """A silent logger: LightGBM logs to stdout, where a command's JSON goes. It raises whatever matters too."""
 
     def info(self, message: str) -> None:
-        """Drop the line."""
+        """Drop a line that LightGBM logs."""
 
     def warning(self, message: str) -> None:
-        """Drop the line."""
+        """Drop a line that LightGBM logs."""
 
 
 @cache

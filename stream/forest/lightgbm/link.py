@@ -11,14 +11,14 @@ from scipy.sparse import csr_matrix  # type: ignore[import-untyped]
 
 from stream.errors import CorruptionError
 from stream.events import ThresholdScale
-from stream.forest.cutoffs import Approve, Cutoffs, Range
+from stream.forest.cutoffs import Approve, Cutoffs, LinkRange
 from stream.forest.lightgbm.library import lightgbm
 from stream.forest.trees import ZERO_REACH, Floats
 
 LINKS_KEPT = 16
 
 # Pattern of the objective's line, name of its link, and its range.
-_KINDS: tuple[tuple[str, str, Range], ...] = (
+_KINDS: tuple[tuple[str, str, LinkRange], ...] = (
     (r"binary sigmoid:[-+.e0-9]+", "logistic", "unit"),
     (r"cross_entropy", "logistic", "unit"),
     (r"cross_entropy_lambda", "log1p_exp", "positive"),
@@ -106,7 +106,7 @@ class LightgbmLink:
         return self._cutoffs.find(threshold, scale, approve)
 
 
-def kind_of_link(line: str) -> tuple[str, Range] | None:
+def kind_of_link(line: str) -> tuple[str, LinkRange] | None:
     """Name and range of the link for an objective's line; None for an unknown line."""
     return next(((name, given) for pattern, name, given in _KINDS if re.fullmatch(pattern, line)), None)
 

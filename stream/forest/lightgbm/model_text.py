@@ -50,7 +50,7 @@ class TreeText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelText:
-    """A whole file."""
+    """A whole model.txt: its header, its trees, and what follows them."""
 
     header: Lines
     features: tuple[str, ...]

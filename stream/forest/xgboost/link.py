@@ -17,7 +17,7 @@ import numpy as np
 import xgboost as xgb
 
 from stream.events import ThresholdScale
-from stream.forest.cutoffs import Approve, Cutoffs, Range
+from stream.forest.cutoffs import Approve, Cutoffs, LinkRange
 from stream.forest.trees import Floats
 
 LinkName: TypeAlias = Literal["logistic", "identity", "exp", "hinge"]
@@ -40,7 +40,7 @@ LINK_OF_OBJECTIVE: dict[str, LinkName] = {  # every objective of XGBoost 3.2 tha
     "survival:aft": "exp",
     "binary:hinge": "hinge",
 }
-_RANGES: dict[LinkName, Range] = {"logistic": "unit", "identity": "any", "exp": "positive", "hinge": "unit"}
+_RANGES: dict[LinkName, LinkRange] = {"logistic": "unit", "identity": "any", "exp": "positive", "hinge": "unit"}
 
 
 class XgboostBooster:

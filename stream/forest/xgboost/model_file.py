@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -17,11 +17,9 @@ import xgboost as xgb
 
 from stream.errors import ModelRefused, shown
 from stream.forest.trees import INSIDE
-from stream.forest.xgboost.categories import check_listed, check_words
+from stream.forest.xgboost.categories import Json, check_listed, check_words
 from stream.forest.xgboost.ubjson import read_ubjson
 from stream.strict_json import unique_keys
-
-Json: TypeAlias = dict[str, Any]
 
 NODES_MAX = 1 << 31  # XGBoost numbers nodes and features in 31 bits
 _WHOLE_COLUMNS = ("left_children", "right_children", "parents", "split_indices", "default_left")

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import numpy as np
 import xgboost as xgb
 
 from stream.errors import shown
 from stream.forest.trees import INSIDE, Forest, Kind, SavedNode, TreesUsed, Word, build_forest
-from stream.forest.xgboost.categories import are_categories, listed_categories, words_in_file
+from stream.forest.xgboost.categories import Json, are_categories, listed_categories, words_in_file
 from stream.forest.xgboost.link import LINK_OF_OBJECTIVE
 from stream.forest.xgboost.model_file import (
     check_whole,
@@ -26,8 +26,6 @@ from stream.forest.xgboost.model_file import (
     trees_of,
     xgboost_error_text,
 )
-
-Json: TypeAlias = dict[str, Any]
 
 NOT_IN_NAMES: Final = frozenset("[]<")
 ITERATION_DIGITS_MAX: Final = 9

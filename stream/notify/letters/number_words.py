@@ -46,7 +46,7 @@ class Words:
     units_close: tuple[str, ...]
 
     def day(self, moment: dt.date) -> str:
-        """Write a date."""
+        """Write a date as the locale does, with its word for the month."""
         return self.date.format(day=moment.day, month=self.months[moment.month - 1], year=moment.year)
 
 

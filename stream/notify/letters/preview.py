@@ -186,8 +186,8 @@ class PreviewFolder:
         write_whole(self._folder / INDEX, page)
 
 
-class Totals:
-    """Counts of previews."""
+class PreviewTotals:
+    """How many letters, answers without one and wrong lines there are, and which features lack a label."""
 
     def __init__(self) -> None:
         self.letters = self.without = self.wrong = self.no_answers = 0
@@ -195,7 +195,7 @@ class Totals:
         self._features: Counter[str] = Counter()
 
     def add(self, one: Preview) -> None:
-        """Count one preview."""
+        """Count a preview, and the features in it that lack a label."""
         self.letters += one.letter is not None
         self.without += one.letter is None
         self.wrong += one.is_wrong

@@ -54,11 +54,7 @@ def _conditional(node: nodes.Node) -> Iterator[tuple[int, str, str]]:
         for block in child.find_all(nodes.Block):
             if block.name in MANDATORY_BLOCKS:
                 inside = type(child).__name__.lower()
-                yield (
-                    block.lineno,
-                    block.name,
-                    f"is inside {inside}; every letter must have it, under no condition",
-                )
+                yield (block.lineno, block.name, f"is inside {inside}; every letter must have it, under no condition")
 
 
 def _walk(node: nodes.Node, block: str, local: set[str]) -> Iterator[tuple[int, str, str]]:

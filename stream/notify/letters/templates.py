@@ -74,7 +74,7 @@ class Templates:
 
     @property
     def locales(self) -> list[str]:
-        """All locales."""
+        """The names of the locales that have templates, sorted."""
         return sorted(self.of)
 
 

@@ -138,7 +138,7 @@ class Mail:
     def _begin(self, server: smtplib.SMTP) -> None:
         self._connecting = server
 
-    def _deliver(self, server: smtplib.SMTP, package: Package, message: EmailMessage) -> str:
+    def _deliver(self, server: smtplib.SMTP, package: Package, mail: EmailMessage) -> str:
         """Send in single SMTP steps: what a refusal means depends on the step."""
         address = "" if package.contact is None else package.contact.address
         try:
@@ -146,24 +146,24 @@ class Mail:
             self._expect(*server.rcpt(address), is_sender=False)
         except UnicodeError as wrong:
             self._reset(server)
-            why = "the address cannot be written in this server's SMTP"
-            raise AddressRefused(why) from wrong
+            message = "the address cannot be written in this server's SMTP"
+            raise AddressRefused(message) from wrong
         except smtplib.SMTPServerDisconnected:
             raise
         except (OSError, smtplib.SMTPException) as error:
             self.close()
             raise self._unavailable(error) from error
         try:
-            code, said = server.data(message.as_bytes(policy=SMTP))
+            code, said = server.data(mail.as_bytes(policy=SMTP))
         except smtplib.SMTPDataError as refused:
             self._expect(refused.smtp_code, _bytes(refused.smtp_error), is_sender=False)
             raise
         except (OSError, smtplib.SMTPException) as error:  # the server may have taken it
             self.close()
-            why = f"the mail server was lost while it took the letter: {type(error).__name__}"
-            raise TemporaryRefusal(why, uncertain=True) from error
+            message = f"the mail server was lost while it took the letter: {type(error).__name__}"
+            raise TemporaryRefusal(message, uncertain=True) from error
         self._expect(code, said, is_sender=False)
-        return f"{message['Message-ID']} {_code(code, said)}"
+        return f"{mail['Message-ID']} {_code(code, said)}"
 
     def _expect(self, code: int, said: bytes, *, is_sender: bool) -> None:
         """Raise for a refusal. The reply's text may hold the address, and is not repeated. `is_sender`: it concerns the sender."""
@@ -207,27 +207,27 @@ class Mail:
 def message_of(package: Package, settings: NotifySettings) -> EmailMessage:
     """Write the message. Raises: AddressRefused where the address is not an e-mail address."""
     contact = package.contact
-    message = EmailMessage(policy=SMTP)
+    mail = EmailMessage(policy=SMTP)
     sender = settings.notify_smtp_from
     try:
         email_address("" if contact is None else contact.address)
         name = "" if contact is None else contact.name
-        message["To"] = Address(display_name=_header_text(name), addr_spec="" if contact is None else contact.address)
+        mail["To"] = Address(display_name=_header_text(name), addr_spec="" if contact is None else contact.address)
     except WRONG_ADDRESS as wrong:
-        why = "the address is no e-mail address"
-        raise AddressRefused(why) from wrong
-    message["From"] = Address(display_name=_header_text(settings.notify_lender_name), addr_spec=sender)
+        message = "the address is no e-mail address"
+        raise AddressRefused(message) from wrong
+    mail["From"] = Address(display_name=_header_text(settings.notify_lender_name), addr_spec=sender)
     if settings.notify_smtp_reply_to:
-        message["Reply-To"] = Address(addr_spec=settings.notify_smtp_reply_to)
-    message["Subject"] = _header_text(package.letter.subject)
-    message["Date"] = format_datetime(datetime.now(UTC))
-    message["Message-ID"] = f"<{package.notice_id[:MESSAGE_ID_CHARACTERS]}@{sender.partition('@')[2]}>"
-    message["Auto-Submitted"] = "auto-generated"  # RFC 3834: no out-of-office replies
-    message["X-Auto-Response-Suppress"] = "All"
-    message.set_content(package.letter.text)
-    message.add_alternative(package.letter.html, subtype="html")
-    message["Content-Language"] = package.locale
-    return message
+        mail["Reply-To"] = Address(addr_spec=settings.notify_smtp_reply_to)
+    mail["Subject"] = _header_text(package.letter.subject)
+    mail["Date"] = format_datetime(datetime.now(UTC))
+    mail["Message-ID"] = f"<{package.notice_id[:MESSAGE_ID_CHARACTERS]}@{sender.partition('@')[2]}>"
+    mail["Auto-Submitted"] = "auto-generated"  # RFC 3834: no out-of-office replies
+    mail["X-Auto-Response-Suppress"] = "All"
+    mail.set_content(package.letter.text)
+    mail.add_alternative(package.letter.html, subtype="html")
+    mail["Content-Language"] = package.locale
+    return mail
 
 
 def _header_text(text: str) -> str:

@@ -62,8 +62,8 @@ class Webhook:
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
             raise self._away(type(error).__name__) from error
         except httpx2.HTTPError as error:
-            why = f"the receiver was lost while it took the letter: {type(error).__name__}"
-            raise TemporaryRefusal(why, uncertain=True) from error
+            message = f"the receiver was lost while it took the letter: {type(error).__name__}"
+            raise TemporaryRefusal(message, uncertain=True) from error
         return self._reply(status)
 
     def close(self) -> None:

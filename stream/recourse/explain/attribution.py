@@ -92,7 +92,7 @@ def _share(tree: list[int], node: list[int], amount: list[int]) -> FeatureShare:
     return FeatureShare(contribution=total, trees=len(set(tree)), binding_node=node[amount.index(most)])
 
 
-class Split(NamedTuple):
+class DecisiveSplit(NamedTuple):
     """What a decisive split asks, as records say it: a number has a threshold, a category what the split lists."""
 
     feature: int
@@ -102,15 +102,15 @@ class Split(NamedTuple):
     zero_is_missing: bool
 
 
-def split_of(forest: Forest, rules: FeatureRules, node: int) -> Split:
+def split_of(forest: Forest, rules: FeatureRules, node: int) -> DecisiveSplit:
     """Say a split in the words of the rules; codes without a word, which no decision can hold, are left out."""
     j, kind, default_left = int(forest.split_feature[node]), forest.kind[node], bool(forest.default_left[node])
     if kind != CATEGORY:
-        return Split(j, float(forest.threshold[node]), default_left, None, bool(kind == ZERO_IS_MISSING))
+        return DecisiveSplit(j, float(forest.threshold[node]), default_left, None, bool(kind == ZERO_IS_MISSING))
     rule = rules.rules[j]
     codes = [code for code in map(float, forest.listed(node)) if rule.has_word(code)]
     listed = codes if rule.categories is None else [rule.categories[int(code)] for code in codes]
-    return Split(j, None, default_left, tuple(listed), zero_is_missing=False)
+    return DecisiveSplit(j, None, default_left, tuple(listed), zero_is_missing=False)
 
 
 class Binding(TypedDict):
@@ -134,8 +134,8 @@ class SplitRows:
 
     forest: Forest
     rules: FeatureRules
-    rows: dict[Split, int] = field(default_factory=dict)
-    on_category: dict[int, Split] = field(default_factory=dict)  # per node; these take long to say
+    rows: dict[DecisiveSplit, int] = field(default_factory=dict)
+    on_category: dict[int, DecisiveSplit] = field(default_factory=dict)  # per node; these take long to say
 
     def rows_of(self, nodes: NDArray[np.int32]) -> list[int]:
         """Give the row of each node's split, adding what is new. Shape: nodes (n,) -> n rows."""
@@ -143,7 +143,7 @@ class SplitRows:
         kind = forest.kind[nodes]
         splits = list(
             map(
-                Split,
+                DecisiveSplit,
                 forest.split_feature[nodes].tolist(),
                 forest.threshold[nodes].tolist(),
                 forest.default_left[nodes].tolist(),
@@ -155,7 +155,7 @@ class SplitRows:
             splits[i] = self._on_category(int(nodes[i]))
         return [rows.setdefault(split, len(rows)) for split in splits]
 
-    def _on_category(self, node: int) -> Split:
+    def _on_category(self, node: int) -> DecisiveSplit:
         known = self.on_category.get(node)
         if known is None:
             known = self.on_category[node] = split_of(self.forest, self.rules, node)

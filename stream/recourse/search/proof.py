@@ -32,9 +32,9 @@ from stream.recourse.space.person_reach import PersonReach
 REGIONS_MAX = 5_000  # searched for one person before the outcome is "unknown"; by judgement, see docs/recourse.md
 OTHER_ROUNDINGS = 4  # additions besides the trees', in the goal and the base margin: more than there are
 
-Outcome: TypeAlias = Literal["none", "found", "unknown"]
+ProofOutcome: TypeAlias = Literal["none", "found", "unknown"]
 _NONE, _FOUND, _UNKNOWN, _UNDECIDED = 0, 1, 2, 3
-_OUTCOMES: tuple[Outcome, ...] = ("none", "found", "unknown", "unknown")
+_OUTCOMES: tuple[ProofOutcome, ...] = ("none", "found", "unknown", "unknown")
 
 
 class Proof(NamedTuple):
@@ -45,7 +45,7 @@ class Proof(NamedTuple):
     Shapes: cells (features,) int32; alternatives (units,) int64: the row of each unit's cells that was taken.
     """
 
-    outcome: Outcome
+    outcome: ProofOutcome
     cells: NDArray[np.int32] | None
     alternatives: NDArray[np.int64] | None
     regions: int  # searched
@@ -85,7 +85,7 @@ def prove(
 
 def prove_for(
     forest: Forest, trees: CellTrees, reach: PersonReach, *, cutoff: float, sign: int
-) -> tuple[Outcome, NDArray[np.float64] | None]:
+) -> tuple[ProofOutcome, NDArray[np.float64] | None]:
     """Prove for one person that nothing permitted is accepted, or find a target (features,) float64 that the model accepts.
 
     "unknown" where the budget does not suffice, where linked features have more stops than are searched, and where the

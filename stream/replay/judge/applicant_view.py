@@ -12,7 +12,7 @@ from stream.recourse.model import PublishedModel
 NUMBERS: Final = ("margin", "probability")
 NUMBERS_OF_A_TIER: Final = ("effort", "margin", "probability", "robust_share")
 Body: TypeAlias = Mapping[str, Any]
-Words: TypeAlias = Mapping[str, tuple[str, str | None]]  # feature -> label, unit
+FeatureWords: TypeAlias = Mapping[str, tuple[str, str | None]]  # feature -> label, unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,16 +25,16 @@ class ApplicantView:
     status: str
     reasons: tuple[str, ...]
     options: Mapping[str, tuple[tuple[str, object, object], ...]]
-    words: Words | None
+    words: FeatureWords | None
     expires_at: str | None
 
 
-def words_of(model: PublishedModel) -> Words:
+def words_of(model: PublishedModel) -> FeatureWords:
     """What a model's rules call its features, and their units."""
     return {rule.name: (rule.label, rule.unit) for rule in model.rules.rules}
 
 
-def applicant_view(body: Body, words: Words | None, expires_at: str | None) -> ApplicantView:
+def applicant_view(body: Body, words: FeatureWords | None, expires_at: str | None) -> ApplicantView:
     """Extract from an audit body what the applicant is told. Raises: KeyError, TypeError for what is no audit body."""
     own = body["decision"]["features"]
     return ApplicantView(

@@ -18,7 +18,7 @@ from stream.recourse.record.decision_record import ENGINE_VERSION, decision_by_v
 from stream.replay.judge.applicant_view import (
     ApplicantView,
     Body,
-    Words,
+    FeatureWords,
     applicant_view,
     number_differences,
     view_differences,
@@ -225,7 +225,7 @@ class WhatIf:
         view = applicant_view(made.body, words_of(own), made.recommendation["expires_at"])
         return _Before(side=side_of(made.body), its_own=its_own, view=view, body=made.body)
 
-    def _words_of(self, record: Stored, asked: PublishedModel) -> Words | None:
+    def _words_of(self, record: Stored, asked: PublishedModel) -> FeatureWords | None:
         """What a stored answer's actions were called; None where its rules are neither those asked nor at hand."""
         if record.body["bundle"].get("features_sha256") == asked.identity["features_sha256"]:
             return words_of(asked)
@@ -281,7 +281,7 @@ def answered_in(sources: Iterable[tuple[ReadsRecords, Snapshot]], framing: Frami
 
 
 def decision_of_record(record: Record) -> Decision:
-    """The decision itself."""
+    """The decision that a record is, or the one stored in it with its answer."""
     return record.decision if isinstance(record, Stored) else record
 
 

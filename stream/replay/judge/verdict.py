@@ -11,8 +11,8 @@ from stream.errors import PoisonError
 from stream.events import TIERS, Decision
 from stream.recourse.answer import Answer
 
-Mode: TypeAlias = Literal["reproduce", "what-if", "backfill"]
-MODES: Final[tuple[Mode, ...]] = ("reproduce", "what-if", "backfill")
+ModeName: TypeAlias = Literal["reproduce", "what-if", "backfill"]
+MODES: Final[tuple[ModeName, ...]] = ("reproduce", "what-if", "backfill")
 
 # Each record falls under exactly one of these.
 ERROR: Final = "error"
@@ -20,7 +20,7 @@ OUTSIDE: Final = "outside_window"
 OF_A_REPLAY: Final = "of_a_replay"
 REPEAT: Final = "repeat"  # equal to an earlier record, so nothing is said about it again
 APART: Final = (REPEAT, OUTSIDE, OF_A_REPLAY)  # read and not replayed: counted already, or by the request's own word
-OUTCOMES: Final[Mapping[Mode, tuple[str, ...]]] = {
+OUTCOMES: Final[Mapping[ModeName, tuple[str, ...]]] = {
     "reproduce": ("identical", "changed", "other_engine", "altered", ERROR, *APART),
     "what-if": (
         "still_approved",

@@ -10,8 +10,8 @@ import orjson
 
 from stream.errors import CorruptionError
 from stream.events import TIERS
-from stream.replay.judge.verdict import APART, DIFFERENCES, ERROR, OUTCOMES, Mode
-from stream.replay.report.tally import MARGIN_BIN, NANO, Tally, effort_of_bin
+from stream.replay.judge.verdict import APART, DIFFERENCES, ERROR, OUTCOMES, ModeName
+from stream.replay.report.tally import MARGIN_BIN, NANO, ReplayTally, effort_of_bin
 from stream.replay.sources.source import Snapshot
 
 FORMAT_VERSION: Final = 1
@@ -23,17 +23,17 @@ RECOURSE: Final = (
 KINDS: Final = ("decision", "unreadable", *APART)  # each record is one of these
 ANSWERS: Final = ("told_the_same", "told_differently", "told_before_unknown")
 FEASIBILITIES: Final = ("feasible", "infeasible", "not_model")
-COMPARED: Final[Mapping[Mode, tuple[str, ...]]] = {  # outcomes whose recourse is compared
+COMPARED: Final[Mapping[ModeName, tuple[str, ...]]] = {  # outcomes whose recourse is compared
     "reproduce": ("identical", "changed", "other_engine", "altered"), "what-if": ("still_declined",), "backfill": (),
 }  # fmt: skip
 
 
-def report_of(parameters: Mapping[str, Any], source: Snapshot, tally: Tally) -> dict[str, Any]:
+def report_of(parameters: Mapping[str, Any], source: Snapshot, tally: ReplayTally) -> dict[str, Any]:
     """Compose the report.
 
     Raises: CorruptionError when its counts do not add up to the input, which would be a fault of this software.
     """
-    mode = cast("Mode", parameters["mode"])
+    mode = cast("ModeName", parameters["mode"])
     check_sums(mode, source, tally)
     outcomes = tally.of("outcomes")
     pairs = sorted([*map(int, key.split(",")), number] for key, number in tally.of("margins").items())
@@ -71,7 +71,7 @@ def report_of(parameters: Mapping[str, Any], source: Snapshot, tally: Tally) -> 
     }
 
 
-def check_sums(mode: Mode, source: Snapshot, tally: Tally) -> None:
+def check_sums(mode: ModeName, source: Snapshot, tally: ReplayTally) -> None:
     """Check the counts against each other and against the input. Raises: CorruptionError."""
     outcomes = tally.of("outcomes")
     compared = sum(outcomes[name] for name in COMPARED[mode])
@@ -115,7 +115,7 @@ def is_all_right(report: Mapping[str, Any]) -> bool:
     return outcomes["identical"] > 0 and not any(outcomes[name] for name in DIFFERENCES)
 
 
-def _tier(tally: Tally, side: str, tier: str) -> dict[str, Any]:
+def _tier(tally: ReplayTally, side: str, tier: str) -> dict[str, Any]:
     bins = tally.of(f"effort:{side}:{tier}")
     count = bins.total()
     histogram = sorted((effort_of_bin(key), number) for key, number in bins.items())

@@ -35,7 +35,7 @@ CONFLICT: Final = "conflict"  # the group of examples
 
 
 @dataclass(slots=True)
-class Tally:
+class ReplayTally:
     """Counts by what they are counts of. Keys are texts, so that JSON gives back what it was given."""
 
     records: int = 0
@@ -46,7 +46,7 @@ class Tally:
     outside_ms: tuple[int, int] | None = None  # the first and last time of decision outside the window
 
     def add(self, verdict: Verdict, where: str) -> None:
-        """Count one verdict."""
+        """Count a verdict in each of the report's groups; `where` is its record's, for the examples."""
         self.records += 1
         self.features_left_out = max(self.features_left_out, verdict.features_left_out)
         self._count("outcomes", verdict.outcome)
@@ -121,7 +121,7 @@ class Tally:
         if len(kept) < EXAMPLES_MAX:
             kept.append(example)
 
-    def merge(self, other: Tally) -> None:
+    def merge(self, other: ReplayTally) -> None:
         """Add a later tally, in the order of the source."""
         self.records += other.records
         self.without_record += other.without_record
@@ -149,9 +149,9 @@ class Tally:
         }
 
 
-def tally_of(kept: Mapping[str, Any]) -> Tally:
+def tally_of(kept: Mapping[str, Any]) -> ReplayTally:
     """Read back what `Tally.to_json` wrote. Raises: KeyError, TypeError for anything else."""
-    return Tally(
+    return ReplayTally(
         records=int(kept["records"]),
         without_record=int(kept["without_record"]),
         features_left_out=int(kept["features_left_out"]),
@@ -161,9 +161,9 @@ def tally_of(kept: Mapping[str, Any]) -> Tally:
     )
 
 
-def merged(tallies: Iterable[Tally]) -> Tally:
+def merged(tallies: Iterable[ReplayTally]) -> ReplayTally:
     """Add up tallies, in the order of their chunks."""
-    whole = Tally()
+    whole = ReplayTally()
     for one in tallies:
         whole.merge(one)
     return whole

@@ -29,7 +29,7 @@ class Consumes(Protocol):
     """As much of a consumer as reading takes."""
 
     def assign(self, partitions: list[TopicPartition]) -> None:
-        """Read from these places on."""
+        """Read these partitions, each from its offset on."""
 
     def consume(self, num_messages: int, timeout: float) -> Sequence[Message]:
         """Give what came, in its order."""
@@ -78,29 +78,29 @@ class PartitionReader:
     def _about(self) -> str:
         return f"reading {self._place} from the brokers at {self._brokers}"
 
-    def _take(self, message: Message) -> None:
+    def _take(self, record: Message) -> None:
         """Take a record or the word of the end. Raises: what `records` does."""
-        offset, error = int(message.offset() or 0), message.error()
+        offset, error = int(record.offset() or 0), record.error()
         if error is None:
             if offset < self._reached:
-                reason = (
+                message = (
                     f"{self._place}: offset {offset} came after {self._reached - 1}; start again with the same --run-id, and "
                     "report this if it comes again"
                 )
-                raise CorruptionError(reason)
-            self._ahead.append(raw_of(message))
+                raise CorruptionError(message)
+            self._ahead.append(raw_of(record))
             self._reached = offset + 1
         elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name for it
             self._reached = max(self._reached, offset)
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - likewise
-            reason = (
+            message = (
                 f"{self._place} no longer holds offset {self._reached}, from which this run still needs it: the "
                 "topic's retention has deleted those records; choose another --run-id"
             )
-            raise ConfigurationError(reason)
+            raise ConfigurationError(message)
         elif not error.retriable():
-            reason = f"{self._about} failed: {error.str()}"
-            raise KafkaUnavailable(reason)
+            message = f"{self._about} failed: {error.str()}"
+            raise KafkaUnavailable(message)
 
 
 class ProvenReader:

@@ -53,7 +53,7 @@ class Stored:
 
     @property
     def bundle_sha256(self) -> str:
-        """The bundle that answered."""
+        """SHA-256 of the bundle that gave the answer."""
         return str(self.body["bundle"]["bundle_sha256"])
 
     @property

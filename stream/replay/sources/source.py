@@ -80,7 +80,7 @@ class ReadChunk:
 
 
 class ReadsRecords(Protocol):
-    """A source of records."""
+    """A source of records: what it held when the run began, read in chunks."""
 
     def snapshot(self) -> Snapshot:
         """Freeze the present content. Raises: ConfigurationError, DependencyError."""
@@ -92,7 +92,7 @@ class ReadsRecords(Protocol):
         """Read each chunk, in order. Raises: ConfigurationError, DependencyError, CorruptionError."""
 
 
-class JsonLines:
+class JsonlSource:
     """A file with a decision, an answer of `coach recommend`, or an audit record on each line."""
 
     def __init__(self, path: Path) -> None:

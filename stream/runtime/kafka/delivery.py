@@ -101,8 +101,8 @@ class KafkaDelivery:
                 never += alone
             waiting = again
             if waiting:
-                why = f"{len(waiting)} outputs are not acknowledged by the brokers ({self._last_error})"
-                retry.pause(KafkaUnavailable(why))
+                message = f"{len(waiting)} outputs are not acknowledged by the brokers ({self._last_error})"
+                retry.pause(KafkaUnavailable(message))
         return never
 
     def _send_and_wait(self, outputs: Sequence[Output], retry: Retry) -> tuple[list[Output], list[Undeliverable]]:

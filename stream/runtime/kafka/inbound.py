@@ -32,7 +32,7 @@ class Inbound:
 
     @property
     def where(self) -> str:
-        """For messages."""
+        """The record as messages name it: topic[partition]@offset."""
         return f"{self.topic}[{self.partition}]@{self.offset}"
 
     @property
@@ -45,12 +45,7 @@ class Inbound:
     @property
     def source(self) -> Source:
         """Where it stood, for the audit record's envelope."""
-        return {
-            "topic": self.topic,
-            "partition": self.partition,
-            "offset": self.offset,
-            "timestamp": self.timestamp,
-        }
+        return {"topic": self.topic, "partition": self.partition, "offset": self.offset, "timestamp": self.timestamp}
 
     @property
     def header_list(self) -> list[Header]:

@@ -21,15 +21,15 @@ from stream.runtime.connections import connect_registry, once_answered
 from stream.runtime.settings import Settings
 from stream.runtime.topic_specs import TopicSpec, topic_specs
 
-Verdict: TypeAlias = Literal["ok", "created", "changed", "missing", "different", "unmendable"]
+TopicVerdict: TypeAlias = Literal["ok", "created", "changed", "missing", "different", "unmendable"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class TopicFinding:
     """What is the matter with one topic, and whether anything was done about it."""
 
     topic: str
-    verdict: Verdict
+    verdict: TopicVerdict
     detail: str = ""
 
 
@@ -43,7 +43,7 @@ class TopicKeeper:
         self._address = str(properties.get("bootstrap.servers", ""))
         self._protocol = str(properties.get("security.protocol", "PLAINTEXT"))
 
-    def apply(self, specs: Iterable[TopicSpec], *, replication: int | None, dry_run: bool) -> list[Finding]:
+    def apply(self, specs: Iterable[TopicSpec], *, replication: int | None, dry_run: bool) -> list[TopicFinding]:
         """Create and mend topics; `dry_run`: only say what differs. Raises: KafkaUnavailable, ConfigurationError."""
         wanted = list(specs)
         present = self.partitions()
@@ -91,9 +91,9 @@ class TopicKeeper:
             message = "the brokers name no controller, so topics can neither be made nor read (an embedded Kafka?)"
             raise ConfigurationError(message)
 
-    def _create(self, spec: TopicSpec, *, replication: int | None, dry_run: bool) -> Finding:
+    def _create(self, spec: TopicSpec, *, replication: int | None, dry_run: bool) -> TopicFinding:
         if dry_run:
-            return Finding(topic=spec.name, verdict="missing", detail="would be created")
+            return TopicFinding(topic=spec.name, verdict="missing", detail="would be created")
         self._check_controller()
         topic = NewTopic(
             spec.name,
@@ -105,16 +105,16 @@ class TopicKeeper:
             try:
                 self._result(future, f"creating topic {spec.name}")
             except _AlreadyThere:
-                return Finding(topic=spec.name, verdict="ok", detail="another process created it")
-        return Finding(topic=spec.name, verdict="created", detail=f"{spec.partitions} partitions")
+                return TopicFinding(topic=spec.name, verdict="ok", detail="another process created it")
+        return TopicFinding(topic=spec.name, verdict="created", detail=f"{spec.partitions} partitions")
 
     def _mend(
         self, spec: TopicSpec, partitions: int, configuration: Mapping[str, str], *, dry_run: bool
-    ) -> list[Finding]:
+    ) -> list[TopicFinding]:
         findings = []
         if spec.exact_partitions and partitions != spec.partitions:
             detail = f"has {partitions} partitions and must have {spec.partitions}: make it anew under another name"
-            findings.append(Finding(topic=spec.name, verdict="unmendable", detail=detail))
+            findings.append(TopicFinding(topic=spec.name, verdict="unmendable", detail=detail))
         different = {
             name: value
             for name, value in spec.configuration.items()
@@ -124,7 +124,7 @@ class TopicKeeper:
             f"{name} is {configuration.get(name)} and must be {value}" for name, value in different.items()
         )
         if different and dry_run:
-            findings.append(Finding(topic=spec.name, verdict="different", detail=detail))
+            findings.append(TopicFinding(topic=spec.name, verdict="different", detail=detail))
         elif different:
             entries = [
                 ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
@@ -134,8 +134,8 @@ class TopicKeeper:
             futures = self._admin.incremental_alter_configs([resource], request_timeout=self._timeout_s)
             for future in futures.values():
                 self._result(future, f"changing topic {spec.name}")
-            findings.append(Finding(topic=spec.name, verdict="changed", detail=detail))
-        return findings or [Finding(topic=spec.name, verdict="ok", detail=f"{partitions} partitions")]
+            findings.append(TopicFinding(topic=spec.name, verdict="changed", detail=detail))
+        return findings or [TopicFinding(topic=spec.name, verdict="ok", detail=f"{partitions} partitions")]
 
     def _result(self, future: Any, doing: str) -> Any:  # noqa: ANN401 - confluent-kafka's futures are of any kind
         try:
@@ -165,7 +165,7 @@ def _good_enough(name: str, present: str | None, wanted: str) -> bool:
     return present == wanted
 
 
-def schema_findings(settings: Settings, *, dry_run: bool, asked: bool) -> list[Finding]:
+def schema_findings(settings: Settings, *, dry_run: bool, asked: bool) -> list[TopicFinding]:
     """Bring each topic's subject to what it must be, or only say what differs; nothing without a registry.
 
     `asked`: that there is no registry is then a mistake.
@@ -183,26 +183,28 @@ def schema_findings(settings: Settings, *, dry_run: bool, asked: bool) -> list[F
     ]
 
 
-def _schema_finding(settings: Settings, spec: TopicSpec, *, apply: bool) -> Finding:
+def _schema_finding(settings: Settings, spec: TopicSpec, *, apply: bool) -> TopicFinding:
     from stream.wire.registry.subjects import LEVEL, WRITTEN_BY_OTHERS, ensure_registered, read_subject  # noqa: PLC0415 - takes half a second to import
 
     registry, record = connect_registry(settings), spec.record
     found = read_subject(registry, spec.name, record)
     others = record in WRITTEN_BY_OTHERS and bool(found.versions)  # the producers' own, which we only have to read
     if found.unreadable and found.ours is None:
-        return Finding(topic=found.name, verdict="unmendable", detail=f"our {record} cannot read {found.unreadable[0]}")
+        return TopicFinding(
+            topic=found.name, verdict="unmendable", detail=f"our {record} cannot read {found.unreadable[0]}"
+        )
     if found.ours is None and not others:
         if not apply:
-            return Finding(topic=found.name, verdict="missing", detail=f"{record} would be registered")
+            return TopicFinding(topic=found.name, verdict="missing", detail=f"{record} would be registered")
         try:
             schema_id = ensure_registered(registry, spec.name, record, register=True)
         except ConfigurationError as refused:
-            return Finding(topic=found.name, verdict="unmendable", detail=str(refused))
-        return Finding(topic=found.name, verdict="created", detail=f"{record} is schema {schema_id}")
+            return TopicFinding(topic=found.name, verdict="unmendable", detail=str(refused))
+        return TopicFinding(topic=found.name, verdict="created", detail=f"{record} is schema {schema_id}")
     if not found.level_is_good and not others:
         detail = f"its compatibility is {found.level} and must be {LEVEL}"
         if apply:
             registry.set_level(found.name, LEVEL)
-        return Finding(topic=found.name, verdict="changed" if apply else "different", detail=detail)
+        return TopicFinding(topic=found.name, verdict="changed" if apply else "different", detail=detail)
     detail = f"{record} is schema {found.ours.schema_id}" if found.ours else f"our {record} reads all its versions"
-    return Finding(topic=found.name, verdict="ok", detail=detail)
+    return TopicFinding(topic=found.name, verdict="ok", detail=detail)

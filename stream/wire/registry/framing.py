@@ -113,9 +113,9 @@ class RegistryFraming:
     def _begin(self, name: bytes) -> Future[Known]:
         """Start a look-up unless its outcome is known. The caller holds the lock."""
         now = time.monotonic()
-        until, why = self._denied.get(name, (0.0, ""))
+        until, message = self._denied.get(name, (0.0, ""))
         if now < until:
-            raise UnknownSchema(why)
+            raise UnknownSchema(message)
         if self._away is not None and now < self._away[0]:
             raise RegistryUnavailable(self._away[1])
         if len(self._under_way) >= LOOKUPS_MAX:

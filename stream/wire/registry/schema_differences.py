@@ -83,7 +83,7 @@ class _Comparison:
         self._under_way: set[tuple[str, str]] = set()  # records within themselves
 
     def all(self) -> Iterator[str]:
-        """Compare from the top."""
+        """All differences between the two schemas, from their top down."""
         return self._differ(self._reader, self._writer, "")
 
     def _differ(self, reader: SchemaNode, writer: SchemaNode, where: str) -> Iterator[str]:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from stream.audit.archive.columns import RECORDS, as_margin
 from stream.audit.archive.layout import range_of
 from stream.audit.archive.range_files import GROUP_ROWS, write_rows
-from stream.audit.archive.range_spool import RangeSpool, Row
+from stream.audit.archive.range_spool import RangeSpool, SpoolRow
 from stream.audit.archive.read import read_archive
 from stream.audit.archive.rows import read_rows, row_of, suspect
 from stream.audit.archive.target import Target
@@ -29,7 +29,7 @@ OF = range_of("audit", 0, 0, 1_000)
 
 
 @pytest.fixture(scope="module")
-def rows() -> list[Row]:
+def rows() -> list[SpoolRow]:
     """Rows of one file, in the order of the topic, which is not that of the decisions."""
     numbers = random.Random(5).sample(range(10_000), COUNT)  # noqa: S311 - an order, no secret
     return [
@@ -37,7 +37,7 @@ def rows() -> list[Row]:
     ]
 
 
-def written(rows: list[Row], file: Path) -> bytes:
+def written(rows: list[SpoolRow], file: Path) -> bytes:
     with RangeSpool() as spool:
         for row in rows:
             spool.add(row)
@@ -47,13 +47,13 @@ def written(rows: list[Row], file: Path) -> bytes:
     return file.read_bytes()
 
 
-def test_the_same_rows_are_the_same_bytes(rows: list[Row], tmp_path: Path) -> None:
+def test_the_same_rows_are_the_same_bytes(rows: list[SpoolRow], tmp_path: Path) -> None:
     """Given the same rows in any order, some of them twice, when they are written, then the file is the same byte for byte."""
     shuffled = random.Random(6).sample(rows, len(rows))  # noqa: S311 - as above
     assert written(rows, tmp_path / "a") == written([*shuffled, *shuffled[:30]], tmp_path / "b")
 
 
-def test_one_decision_is_found_by_statistics(rows: list[Row], tmp_path: Path) -> None:
+def test_one_decision_is_found_by_statistics(rows: list[SpoolRow], tmp_path: Path) -> None:
     """Given a file of several row groups, when one decision is looked for, then the statistics leave one group to read, which holds it, and DuckDB finds it."""
     written(rows, tmp_path / "a.parquet")
     metadata = pq.read_metadata(tmp_path / "a.parquet")
@@ -75,7 +75,7 @@ def test_one_decision_is_found_by_statistics(rows: list[Row], tmp_path: Path) ->
     assert next(one for one in held if one.path_in_schema == "body").statistics is None
 
 
-def test_an_older_file_and_a_newer_one_are_one_table(rows: list[Row], tmp_path: Path) -> None:
+def test_an_older_file_and_a_newer_one_are_one_table(rows: list[SpoolRow], tmp_path: Path) -> None:
     """Given a file without some of today's columns and one with a column of tomorrow, when they are read with today's, then all records are there and what is not there is null."""
     written(rows[:120], tmp_path / "today.parquet")
     table = pq.ParquetFile(tmp_path / "today.parquet").read()

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from stream.audit.archive.layout import DRAFTS
 from stream.audit.archive.markers import Identity
 from stream.audit.archive.target import Target
-from stream.audit.sink.partition_work import PartitionWork, Totals
+from stream.audit.sink.partition_work import PartitionWork, SinkTotals
 from stream.audit.sink.topic_identity import open_archive
 from stream.audit.sources import NO_ENVELOPE
 from stream.canonical import sha256
@@ -187,7 +187,7 @@ def work_on(
     """Begin the work on one partition as a sink does."""
     found = Identity(topic=TOPIC, range_offsets=0, topic_id="one", cluster_id="here")
     identity = open_archive(target, found, range_offsets)
-    given: dict[str, Any] = {"tail_s": 60.0, "totals": Totals(), "clock": lambda: 0.0, "wait_out": at_once} | more
+    given: dict[str, Any] = {"tail_s": 60.0, "totals": SinkTotals(), "clock": lambda: 0.0, "wait_out": at_once} | more
     return PartitionWork(
         target=target,
         identity=identity,
@@ -220,9 +220,9 @@ def feed(topic: MemoryTopic, work: PartitionWork, *, tail_every: int = 0, until:
 
 def sink_once(
     topic: MemoryTopic, target: Target, *, partitions: Sequence[int] = (0,), tail_every: int = 0, **more: Any
-) -> Totals:
+) -> SinkTotals:
     """Bring all that is on the topic into the archive, and its tails."""
-    totals = Totals()
+    totals = SinkTotals()
     for partition in partitions:
         work = work_on(topic, target, partition, totals=totals, **more)
         try:

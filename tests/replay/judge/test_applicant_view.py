@@ -21,7 +21,7 @@ from stream.replay.judge.modes import WhatIf
 from stream.replay.judge.verdict import Verdict
 from stream.replay.judge.what_if import Change
 from stream.replay.report.report import report_of
-from stream.replay.report.tally import Tally
+from stream.replay.report.tally import ReplayTally
 from stream.replay.sources.records import stored_of
 from stream.replay.sources.source import Snapshot
 from stream.wire.decisions import decision_of
@@ -57,7 +57,7 @@ def judged(toy: Lender, models: Models, change: Change, *, from_audit: bool) -> 
 
 
 def report(verdicts: list[Verdict]) -> dict[str, Any]:
-    tally = Tally()
+    tally = ReplayTally()
     for place, one in enumerate(verdicts):
         tally.add(one, f"line {place}")
     source = Snapshot(kind="jsonl", says={}, ranges={0: (0, tally.records)}, records=tally.records)

@@ -15,10 +15,10 @@ import pytest
 
 from stream.errors import InvalidDecision, MissingFeature
 from stream.recourse.answer import Answer
-from stream.replay.judge.verdict import Mode, Side, Verdict
+from stream.replay.judge.verdict import ModeName, Side, Verdict
 from stream.replay.report.page import write_page
 from stream.replay.report.report import report_bytes, report_of
-from stream.replay.report.tally import Tally
+from stream.replay.report.tally import ReplayTally
 from stream.replay.sources.source import Snapshot
 
 HOSTILE = '<script>alert(1)</script><img src="http://example.com/x">$\\frac{1}{2}$ &amp; "q"'
@@ -45,9 +45,9 @@ def side(margin: float, effort: float, *features: str) -> Side:
     return Side(margin=margin, feasibility="feasible", tiers=tiers)
 
 
-def what_if_tally() -> Tally:
+def what_if_tally() -> ReplayTally:
     """A tally with something of every kind in it; ids and features as bad as they can be."""
-    tally = Tally()
+    tally = ReplayTally()
     for number in range(40):
         tally.add(Verdict(outcome="still_approved", decision_id=f"a{number}", before=Side(margin=1.0)), "line 1")
     for number in range(7):
@@ -76,7 +76,7 @@ def what_if_tally() -> Tally:
     return tally
 
 
-def report(mode: Mode, tally: Tally) -> dict[str, Any]:
+def report(mode: ModeName, tally: ReplayTally) -> dict[str, Any]:
     parameters = {
         "run_id": "spring-check", "mode": mode, "model": HOSTILE, "threshold": 0.6, "threshold_scale": None, "topic": "decisions",
         "archive": None, "engine_version": "2", "features_sha256": None, "policy_sha256": None,
@@ -105,9 +105,9 @@ class Page(HTMLParser):
 
 
 @pytest.mark.parametrize("mode", ["reproduce", "what-if", "backfill"])
-def test_a_page_is_a_pure_function_that_fetches_nothing(mode: Mode) -> None:
+def test_a_page_is_a_pure_function_that_fetches_nothing(mode: ModeName) -> None:
     """Given a report of any mode, when its page is written twice, then the bytes are equal, there is no script and no address to fetch from, and what others chose as names is text."""
-    tally = what_if_tally() if mode == "what-if" else Tally()
+    tally = what_if_tally() if mode == "what-if" else ReplayTally()
     first, second = (write_page(report(mode, tally)).decode() for _ in range(2))
     assert first == second
     page = Page(first)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from stream.errors import ConfigurationError, CorruptionError, KafkaUnavailable, StreamError
 from stream.replay.report.report import check_sums
-from stream.replay.report.tally import Tally
+from stream.replay.report.tally import ReplayTally
 from stream.replay.sources import partition
 from stream.replay.sources.partition import Consumes, ProvenReader
 from stream.replay.sources.source import ReadChunk, Snapshot, chunks_of
@@ -152,6 +152,6 @@ def test_an_end_is_never_taken_for_granted(
 def test_a_report_with_an_unproven_offset_is_refused() -> None:
     """Given a source of ten offsets of which nine are told as records or proven holes, when the report is made, then it is refused."""
     source = Snapshot(kind="kafka", says={"topic": "audit"}, ranges={0: (0, 10)}, records=10)
-    check_sums("reproduce", source, Tally(without_record=10))
+    check_sums("reproduce", source, ReplayTally(without_record=10))
     with pytest.raises(CorruptionError, match="proven"):
-        check_sums("reproduce", source, Tally(without_record=9))
+        check_sums("reproduce", source, ReplayTally(without_record=9))

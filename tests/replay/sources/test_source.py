@@ -15,11 +15,11 @@ from stream.audit.archive.read import Wanted
 from stream.audit.archive.rows import ReadRow
 from stream.errors import ConfigurationError
 from stream.replay.judge.verdict import Side, Verdict
-from stream.replay.report.tally import Tally, effort_bin, effort_of_bin, merged, tally_of
+from stream.replay.report.tally import ReplayTally, effort_bin, effort_of_bin, merged, tally_of
 from stream.replay.sources import source as sources
 from stream.replay.sources.archive_source import ArchivedRecords
 from stream.replay.sources.records import Window, window_of
-from stream.replay.sources.source import JsonLines, chunks_of, snapshot_of
+from stream.replay.sources.source import JsonlSource, chunks_of, snapshot_of
 from stream.replay.sources.topic_source import read_offsets
 from stream.runtime.kafka.inbound import Inbound
 from stream.wire.framing import SINGLE_OBJECT, Framing
@@ -51,7 +51,7 @@ def test_lines_come_once_wherever_reading_begins(
     """Given a file with blank and overlong lines, when it is read from any chunk on, then each line that is not blank comes once, with its number, and an overlong one as what it is."""
     path = tmp_path_factory.mktemp("lines") / "input.jsonl"
     path.write_bytes(b"\n".join(lines))
-    source = JsonLines(path)
+    source = JsonlSource(path)
     kept = snapshot_of(source.snapshot().to_json())
     chunks = chunks_of(kept.ranges, size)
     found = [raw for read in source.read(chunks[skip:]) for raw in read.raws]
@@ -71,7 +71,7 @@ def test_a_line_too_long_to_hold_is_one_record(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(sources, "LINE_BYTES_MAX", 64)
     path = tmp_path / "input.jsonl"
     path.write_bytes(b"{}\n" + b"x" * 1_000 + b"\n{}\n")
-    source = JsonLines(path)
+    source = JsonlSource(path)
     kept = source.snapshot()
     [read] = source.read(chunks_of(kept.ranges, 10))
     assert [raw.where for raw in read.raws] == ["line 1", "line 2", "line 3"]
@@ -168,13 +168,13 @@ verdicts = st.builds(
 @given(found=st.lists(verdicts, max_size=20), cuts=st.sets(st.integers(0, 20)))
 def test_tallies_add_up_in_any_grouping(found: list[Verdict], cuts: set[int]) -> None:
     """Given verdicts, when tallied in chunks of any sizes, kept as JSON and added up, then the sum is that of all at once."""
-    whole = Tally()
+    whole = ReplayTally()
     for place, verdict in enumerate(found):
         whole.add(verdict, str(place))
     edges = [0, *sorted(one for one in cuts if one < len(found)), len(found)]
     parts = []
     for low, high in pairwise(edges):
-        part = Tally()
+        part = ReplayTally()
         for place in range(low, high):
             part.add(found[place], str(place))
         parts.append(tally_of(part.to_json()))
