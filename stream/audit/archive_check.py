@@ -225,8 +225,8 @@ class ArchiveCheck:
             before = (own, stored.offset)
             of = marker.of
             record = read.record
-            place = unreadable_path(of) if isinstance(record, str) else row_from(record, stored, of)[0].path
-            if place != entry.path:
+            right_path = unreadable_path(of) if isinstance(record, str) else row_from(record, stored, of)[0].path
+            if right_path != entry.path:
                 yield ArchiveFault(entry.path, f"holds {stored.where}, which belongs into another file")
 
 

@@ -239,9 +239,9 @@ def _codes(path: Path, rules: FeatureRules, j: int, cells: Sequence[Any], no_val
     known: Mapping[Any, float] = rules.codes[j] or {}
     code_of = {None: np.nan, **dict.fromkeys(no_value, np.nan), **known}
     values = [np.nan if value != value else value for value in cells]  # noqa: PLR0124 - one NaN, found by identity
-    unknown = [place for place, value in enumerate(values) if value not in code_of]
+    unknown = [index for index, value in enumerate(values) if value not in code_of]
     if unknown:
-        count = len({values[place] for place in unknown})
+        count = len({values[index] for index in unknown})
         what = "a category" if count == 1 else f"{count} categories"
         message = (
             f"pool {path}: column {rules.names[j]!r} holds {what} that neither the model file nor `categories` of "

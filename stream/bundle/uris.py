@@ -18,8 +18,8 @@ def without_secrets(address: str) -> str:
     """
     found = _SCHEME.match(address)
     scheme = found.group() if found else ""
-    user, at, place = address[len(scheme) :].rpartition("@")
-    shown = re.sub(r"([?#]).*", rf"\1{MASK}", place, count=1, flags=re.DOTALL)
+    user, at, rest = address[len(scheme) :].rpartition("@")
+    shown = re.sub(r"([?#]).*", rf"\1{MASK}", rest, count=1, flags=re.DOTALL)
     return f"{scheme}{MASK if user else ''}{at}{shown}"
 
 

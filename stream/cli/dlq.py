@@ -88,12 +88,12 @@ def list_letters(*, as_json: bool, **narrowing: Any) -> None:  # noqa: ANN401 - 
     for one in stored:
         if isinstance(one.letter, str):
             unreadable += 1
-            line = {"at": one.place, "error": UNREADABLE, "message": one.letter}
-            click.echo(json.dumps(line) if as_json else f"{one.place:<12} {UNREADABLE}: {one.letter}")
+            line = {"at": one.position, "error": UNREADABLE, "message": one.letter}
+            click.echo(json.dumps(line) if as_json else f"{one.position:<12} {UNREADABLE}: {one.letter}")
             continue
         if not letter_filter.takes(one, one.letter):
             continue
-        sent_back = receipts.of(one.place)
+        sent_back = receipts.of(one.position)
         reasons[one.letter["error"], one.letter["retryable"], sent_back is not None] += 1
         click.echo(json.dumps(_as_json(one, one.letter, sent_back)) if as_json else _line(one, one.letter, sent_back))
     if as_json:
@@ -106,37 +106,37 @@ def list_letters(*, as_json: bool, **narrowing: Any) -> None:  # noqa: ANN401 - 
 
 
 @dlq.command(epilog=SHOW_EXAMPLE, short_help="Show one dead letter in full.")
-@click.argument("place", metavar="PARTITION:OFFSET")
+@click.argument("position", metavar="PARTITION:OFFSET")
 @click.option("--value", "with_value", is_flag=True, help="Show the record's value and headers too: personal data.")
 @click.option("--topic", help="The dead letters' topic; else COACH_TOPIC_DLQ.")
 @click.option("--kafka-brokers", help="host:port,host:port; else COACH_KAFKA_BROKERS.")
-def show(*, place: str, with_value: bool, topic: str | None, kafka_brokers: str | None) -> None:
+def show(*, position: str, with_value: bool, topic: str | None, kafka_brokers: str | None) -> None:
     """Show the dead letter that lies at PARTITION:OFFSET of the dead letters' topic, as `coach dlq list` names it.
 
     Without --value, the record's own value is given by size and SHA-256 only, for it holds what a person told the lender.
     """
     settings = read_settings(kafka_brokers=kafka_brokers)
     topic = topic or settings.topic_dlq
-    wanted = _place(place)
+    wanted = _position(position)
     for one in dead_letters(kafka_properties(settings), topic, framing_of(settings)):
-        if one.place == wanted:
+        if one.position == wanted:
             if isinstance(one.letter, str):
-                message = f"{topic} at {place} {one.letter}"
+                message = f"{topic} at {position} {one.letter}"
                 raise ConfigurationError(message)
-            letter: dict[str, Any] = {"at": one.place, "decision_id": one.decision_id, **one.letter}
+            letter: dict[str, Any] = {"at": one.position, "decision_id": one.decision_id, **one.letter}
             if not with_value:
                 value = one.letter["value"]
                 sized = None if value is None else f"{len(value)} bytes, sha256 {hashlib.sha256(value).hexdigest()}"
                 letter |= {"value": sized, "headers": [h["key"] for h in one.letter["headers"]]}
             click.echo(json.dumps(letter, indent=2, default=as_text))
             return
-    message = f"topic {topic} has no record at {place}; `coach dlq list` names them"
+    message = f"topic {topic} has no record at {position}; `coach dlq list` names them"
     raise ConfigurationError(message)
 
 
 @dlq.command(epilog=REDRIVE_EXAMPLE, short_help="Send dead letters back to the topic that they came from.")
 @_narrowing
-@click.option("--at", "places", multiple=True, metavar="PARTITION:OFFSET", help="Only this letter; may be repeated.")
+@click.option("--at", "positions", multiple=True, metavar="PARTITION:OFFSET", help="Only this letter; may be repeated.")
 @click.option("--permanent", is_flag=True, help="Also letters that are not retryable.")
 @click.option("--again", is_flag=True, help="Also letters that were sent back before.")
 @click.option("--redrive-id", help="Name of this redrive, which a header carries; else one is made.")
@@ -147,7 +147,7 @@ def redrive(
     ctx: click.Context,
     /,
     *,
-    places: tuple[str, ...],
+    positions: tuple[str, ...],
     permanent: bool,
     again: bool,
     redrive_id: str | None,
@@ -161,7 +161,7 @@ def redrive(
     dies again is left for the next redrive. Stopped half-way, it can be started again: what is sent twice is answered
     twice, equally. Exit 0: all were sent; 1: some could not be, each kind named.
     """
-    settings, topic, letter_filter = _letter_filter(narrowing, places=places, retryable_only=not permanent)
+    settings, topic, letter_filter = _letter_filter(narrowing, positions=positions, retryable_only=not permanent)
     check_source(topic)
     name = redrive_id or f"redrive-{uuid.uuid4().hex[:12]}"
     if not REDRIVE_ID.fullmatch(name):
@@ -211,12 +211,12 @@ class _Known:
     def __init__(self, receipts: Receipts) -> None:
         self._receipts: Receipts | None = receipts
 
-    def of(self, place: str) -> str | None:
+    def of(self, position: str) -> str | None:
         """The redrive that sent a letter back last."""
         if self._receipts is None:
             return None
         try:
-            return self._receipts.of([place])[0]
+            return self._receipts.of([position])[0]
         except RedisUnavailable as away:
             self._receipts = None
             click.echo(f"which were sent back is unknown: {away}", err=True)
@@ -224,11 +224,11 @@ class _Known:
 
 
 def _letter_filter(
-    narrowing: dict[str, Any], *, places: Iterable[str] = (), retryable_only: bool = False
+    narrowing: dict[str, Any], *, positions: Iterable[str] = (), retryable_only: bool = False
 ) -> tuple[Settings, str, LetterFilter]:
     settings = read_settings(kafka_brokers=narrowing["kafka_brokers"], redis_url=narrowing["redis_url"])
     letter_filter = LetterFilter(
-        places=frozenset(map(_place, places)),
+        positions=frozenset(map(_position, positions)),
         reasons=_reasons(narrowing["reasons"]),
         stage=narrowing["stage"],
         key=None if narrowing["key"] is None else narrowing["key"].encode(),
@@ -252,7 +252,7 @@ def _reasons(given: Iterable[str]) -> frozenset[str]:
     return frozenset(given)
 
 
-def _place(text: str) -> str:
+def _position(text: str) -> str:
     if not PLACE.fullmatch(text):
         message = f"{text!r} is no place; name it as PARTITION:OFFSET, such as 0:17, as `coach dlq list` does"
         raise ConfigurationError(message)
@@ -272,7 +272,7 @@ def _as_json(stored: StoredLetter, letter: DeadLetter, sent_back: str | None) ->
     shown = {name: value for name, value in letter.items() if name not in ("value", "headers", "key")}
     key = letter["key"]
     return {
-        "at": stored.place,
+        "at": stored.position,
         "decision_id": stored.decision_id,
         "key": None if key is None else as_text(key),
         **shown,
@@ -285,5 +285,5 @@ def _line(stored: StoredLetter, letter: DeadLetter, sent_back: str | None) -> st
     decision = shown(stored.decision_id) if stored.decision_id else "-"
     state = f"sent back: {sent_back}" if sent_back else "retryable" if letter["retryable"] else ""
     where = f"{shown(letter['topic'])}[{letter['partition']}]@{letter['offset']}"
-    line = f"{stored.place:<12} {letter['last_seen']}  {shown(letter['stage']):<8} {shown(letter['error']):<20} {where}  decision {decision}  key {key}  {state}"
+    line = f"{stored.position:<12} {letter['last_seen']}  {shown(letter['stage']):<8} {shown(letter['error']):<20} {where}  decision {decision}  key {key}  {state}"
     return f"{line.rstrip()}\n             {shown(letter['message'], MESSAGE_CHARACTERS_MAX)}"

@@ -22,7 +22,7 @@ class Thirds:
     middle: float
     highest: float
 
-    def place(self, margin: float, *, approve: Literal["above", "below"]) -> str:
+    def third_of(self, margin: float, *, approve: Literal["above", "below"]) -> str:
         """Say in which third a score is."""
         sign = 1 if approve == "above" else -1
         third = (sign * margin >= sign * self.middle) + (sign * margin >= sign * self.highest)
@@ -40,7 +40,7 @@ def letter(recommendation: Recommendation, body: AuditBody, thirds: Thirds) -> s
     worth, left_out = _worth_saying(recommendation["tiers"], 1 if body["approve"] == "above" else -1)
     lines += ["", (ALL_TOGETHER if len(worth) == 1 else ONE_OF) if worth else "  No feasible change was found"]
     for tier in worth:
-        lines += list(_tier(tier, thirds.place(tier["margin"], approve=body["approve"])))
+        lines += list(_tier(tier, thirds.third_of(tier["margin"], approve=body["approve"])))
     return "\n".join([*lines, *left_out, "", *_checked(body)])
 
 
@@ -65,8 +65,8 @@ def _worth_saying(tiers: Sequence[RecommendedTier], sign: int) -> tuple[list[Rec
     return worth, left_out
 
 
-def _tier(tier: RecommendedTier, place: str) -> Iterator[str]:
-    yield f"    {tier['tier']}: the score would be {tier['probability']:.3f}, {place}"
+def _tier(tier: RecommendedTier, third: str) -> Iterator[str]:
+    yield f"    {tier['tier']}: the score would be {tier['probability']:.3f}, {third}"
     for action in tier["actions"]:
         unit = f" {action['unit']}" if action["unit"] else ""
         text = f"{action['label']}: from {_shown(action['from'])} to {_shown(action['to'])}{unit}"

@@ -1,4 +1,4 @@
-"""The dead letters that a topic holds, each with its place there, and a filter over them."""
+"""The dead letters that a topic holds, each with its partition and offset there, and a filter over them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class StoredLetter:
     decision_id: str | None = None  # of the record within, where it can be read
 
     @property
-    def place(self) -> str:
+    def position(self) -> str:
         """How an operator names it: partition:offset."""
         return f"{self.partition}:{self.offset}"
 
@@ -36,7 +36,7 @@ class StoredLetter:
 class LetterFilter:
     """Which dead letters are meant. What is None does not narrow the filter; times are Unix ms of `last_seen`."""
 
-    places: frozenset[str] = frozenset()
+    positions: frozenset[str] = frozenset()
     reasons: frozenset[str] = frozenset()
     stage: str | None = None
     key: bytes | None = None
@@ -50,7 +50,7 @@ class LetterFilter:
         """Whether a letter is among those meant."""
         seen_ms = time_ms(letter["last_seen"])
         return (
-            (not self.places or stored.place in self.places)
+            (not self.positions or stored.position in self.positions)
             and (not self.reasons or letter["error"] in self.reasons)
             and self.stage in (None, letter["stage"])
             and self.key in (None, letter["key"])

@@ -35,7 +35,7 @@ class RedriveTotals:
 
     sent: int = 0
     left: Counter[str] = field(default_factory=Counter)
-    refused: list[str] = field(default_factory=list)  # one text for each that a topic did not take, with its place
+    refused: list[str] = field(default_factory=list)  # one text for each that a topic did not take, with its position
     could_not: int = 0  # of those left: letters that nobody can send back
     receipts_missing: str | None = None  # why Redis could not be told or asked
 
@@ -61,19 +61,19 @@ class Receipts:
         self._client = client
         self._key = f"{KEY_PREFIX}{topic}"
 
-    def of(self, places: Sequence[str]) -> list[str | None]:
-        """The id of the last redrive of each place (partition:offset), None for none. Raises: RedisUnavailable."""
-        if not places:
+    def of(self, positions: Sequence[str]) -> list[str | None]:
+        """The id of the last redrive of each position (partition:offset), None for none. Raises: RedisUnavailable."""
+        if not positions:
             return []
         with redis_errors("looking up redrive receipts"):
-            found = cast("list[bytes | None]", self._client.hmget(self._key, list(places)))
+            found = cast("list[bytes | None]", self._client.hmget(self._key, list(positions)))
         return [None if one is None else one.decode() for one in found]
 
-    def write(self, places: Sequence[str], redrive_id: str) -> None:
+    def write(self, positions: Sequence[str], redrive_id: str) -> None:
         """Remember that these were sent back. Raises: RedisUnavailable."""
         with redis_errors("writing redrive receipts"):
             pipeline = self._client.pipeline(transaction=False)
-            pipeline.hset(self._key, mapping=dict.fromkeys(places, redrive_id))
+            pipeline.hset(self._key, mapping=dict.fromkeys(positions, redrive_id))
             pipeline.expire(self._key, RECEIPTS_TTL_S)
             pipeline.execute()
 
@@ -110,7 +110,7 @@ def send_back(
             why = _unfit(letter, redrive)
             if why is None:
                 try:
-                    outputs[stored.place] = _output(letter, redrive, originals)
+                    outputs[stored.position] = _output(letter, redrive, originals)
                 except OriginalGone as gone:
                     why = str(gone)
             if why is not None:
@@ -120,8 +120,8 @@ def send_back(
             totals.sent += len(outputs)
             continue
         never = {id(one.output): one.reason for one in delivery.deliver(list(outputs.values()), retry())}
-        totals.refused += [f"{place}: {never[id(one)]}" for place, one in outputs.items() if id(one) in never]
-        done = [place for place, one in outputs.items() if id(one) not in never]
+        totals.refused += [f"{position}: {never[id(one)]}" for position, one in outputs.items() if id(one) in never]
+        done = [position for position, one in outputs.items() if id(one) not in never]
         totals.sent += len(done)
         try:
             if done:
@@ -134,7 +134,7 @@ def _receipts(
     receipts: Receipts, batch: list[tuple[StoredLetter, DeadLetter]], totals: RedriveTotals
 ) -> list[str | None]:
     try:
-        return receipts.of([stored.place for stored, _ in batch])
+        return receipts.of([stored.position for stored, _ in batch])
     except RedisUnavailable as away:
         totals.receipts_missing = str(away)
         return [None] * len(batch)

@@ -184,7 +184,7 @@ def _as_numbers(column: pa.Array) -> pa.Array:
 
 
 def _doubles(column: pa.Array) -> tuple[pa.Array, list[int]]:
-    """Texts as doubles, and the places of those that are no number, which become nulls."""
+    """Texts as doubles, and the indices of those that are no number, which become nulls."""
     try:
         return column.cast(pa.float64()), []
     except pa.ArrowInvalid:

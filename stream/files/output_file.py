@@ -28,9 +28,9 @@ def written(output: Path | None) -> Iterator[Write]:
             sys.stdout.buffer.flush()
         return
     name = f"--output {output}"
-    place = _checked(output, name)
-    replaces = not place.exists() or place.is_file()
-    draft = place.with_name(f".coach-{secrets.token_hex(8)}.part") if replaces else place  # a device is not replaced
+    path = _checked(output, name)
+    replaces = not path.exists() or path.is_file()
+    draft = path.with_name(f".coach-{secrets.token_hex(8)}.part") if replaces else path  # a device is not replaced
     with _write_errors(name):
         file = draft.open("xb" if replaces else "wb")
     try:
@@ -38,9 +38,9 @@ def written(output: Path | None) -> Iterator[Write]:
         with _write_errors(name):
             file.close()
             if replaces:
-                if place.exists():
-                    shutil.copymode(place, draft)
-                draft.replace(place)
+                if path.exists():
+                    shutil.copymode(path, draft)
+                draft.replace(path)
     finally:
         with suppress(OSError):  # already reported by the writing itself
             file.close()
@@ -50,14 +50,14 @@ def written(output: Path | None) -> Iterator[Write]:
 
 def _checked(output: Path, name: str) -> Path:
     with _write_errors(name):
-        place = output.resolve()
-        if place.is_dir():
+        path = output.resolve()
+        if path.is_dir():
             message = f"{name} is a folder; name a file"
             raise ConfigurationError(message)
-        if not place.parent.is_dir():
+        if not path.parent.is_dir():
             message = f"{name}: there is no folder {output.parent}"
             raise ConfigurationError(message)
-    return place
+    return path
 
 
 def _writer(file: IO[bytes], name: str) -> Write:

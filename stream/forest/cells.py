@@ -256,8 +256,8 @@ def _refined(parts: Sequence[CodeCells | None]) -> CodeCells | None:
 def _by_least_code(codes: NDArray[np.int64], cell: NDArray[np.int64]) -> CodeCells:
     """Number the cells of ascending codes by their least code."""
     _, first, cell = np.unique(cell, return_index=True, return_inverse=True)
-    place = np.argsort(np.argsort(first))
-    return CodeCells(codes=codes, cell=place[cell].astype(np.int32), others=len(first))
+    rank = np.argsort(np.argsort(first))
+    return CodeCells(codes=codes, cell=rank[cell].astype(np.int32), others=len(first))
 
 
 def _thresholds(forest: Forest, j: int, kinds: frozenset[int]) -> NDArray[Any]:

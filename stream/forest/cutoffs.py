@@ -110,7 +110,7 @@ def _search(
     predict: Callable[[Floats], Floats], threshold: float, dtype: type[np.float32 | np.float64], approve: Approve
 ) -> float:
     """Narrow down, over all finite margins in order, where the decision turns; the link rises with the margin."""
-    # The place of the greatest margin among all floats of its dtype, zero being 0.
+    # The ordinal of the greatest margin among all floats of its dtype, zero being 0.
     highest = int(np.finfo(dtype).max.view(np.int32 if dtype is np.float32 else np.int64))
     below, above = -highest - 1, highest + 1  # ordinals outside the finite ones: declined by, accepted by definition
     while above - below > 1:
@@ -131,7 +131,7 @@ def _search(
 
 
 def _margins_at(ordinals: range | list[int], dtype: type[np.float32 | np.float64]) -> Floats:
-    """The inverse for either sign: floats at these places in ascending order, 0 for 0."""
-    places = np.array(ordinals, np.int64)
-    magnitudes: Floats = np.abs(places).astype(np.int32 if dtype is np.float32 else np.int64).view(dtype)
-    return np.where(places < 0, -magnitudes, magnitudes)
+    """The inverse for either sign: floats with these ordinals in ascending order, 0 for 0."""
+    signed = np.array(ordinals, np.int64)
+    magnitudes: Floats = np.abs(signed).astype(np.int32 if dtype is np.float32 else np.int64).view(dtype)
+    return np.where(signed < 0, -magnitudes, magnitudes)

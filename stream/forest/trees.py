@@ -286,5 +286,5 @@ def _preorder(tree: Sequence[SavedNode], offset: int) -> list[tuple[SavedNode, i
                     raise ModelRefused(message)
                 parent[child], depth[child] = here, depth[here] + 1
                 stack.append(child)
-    place = {here: offset + i for i, here in enumerate(order)} | {INSIDE: INSIDE}
-    return [(tree[i], place[tree[i].left], place[tree[i].right], place[parent[i]], depth[i]) for i in order]
+    slot_of = {here: offset + i for i, here in enumerate(order)} | {INSIDE: INSIDE}
+    return [(tree[i], slot_of[tree[i].left], slot_of[tree[i].right], slot_of[parent[i]], depth[i]) for i in order]

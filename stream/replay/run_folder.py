@@ -196,5 +196,5 @@ def _shown(value: object) -> str:
     return text if len(text) <= VALUE_CHARACTERS_MAX else f"{text[:VALUE_CHARACTERS_MAX]}..."
 
 
-def _unusable(place: Path, error: OSError) -> ConfigurationError:
-    return ConfigurationError(f"--state {place}: cannot be used: {error.strerror or type(error).__name__}")
+def _unusable(folder: Path, error: OSError) -> ConfigurationError:
+    return ConfigurationError(f"--state {folder}: cannot be used: {error.strerror or type(error).__name__}")

@@ -30,7 +30,7 @@ def scratch_errors(message: str) -> Iterator[None]:
 
 
 class ScratchIndex:
-    """Names, each with the digest and place it was first seen with. SQLite deletes the database with the object.
+    """Names, each with the digest and `where` it was first stored with. SQLite deletes the database with the object.
 
     `message` is the text of DiskUnavailable, with a field `{error}`; every method raises it when the temporary folder is
     full.
@@ -47,11 +47,11 @@ class ScratchIndex:
             self._database = scratch_database(cache_kib)
             self._database.execute("CREATE TABLE seen (name PRIMARY KEY, digest TEXT, place TEXT) WITHOUT ROWID")
 
-    def first(self, name: str, digest: str, place: str) -> tuple[str, str]:
-        """Store (digest, place) under a new name; return what the name was first stored with."""
+    def first(self, name: str, digest: str, where: str) -> tuple[str, str]:
+        """Store (digest, where) under a new name; return what the name was first stored with."""
         with self._disk():
-            if self._database.execute("INSERT OR IGNORE INTO seen VALUES (?, ?, ?)", (name, digest, place)).rowcount:
-                return digest, place
+            if self._database.execute("INSERT OR IGNORE INTO seen VALUES (?, ?, ?)", (name, digest, where)).rowcount:
+                return digest, where
             found: tuple[str, str] = self._database.execute(
                 "SELECT digest, place FROM seen WHERE name = ?", (name,)
             ).fetchone()

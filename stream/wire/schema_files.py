@@ -46,9 +46,9 @@ def schema_directory() -> Traversable:
     """Find `schemas/` in the installed package, or beside it in a checkout. Raises: ConfigurationError for neither."""
     package = files("stream")
     beside = Path(str(package)).parent / "schemas"
-    for place in (package / "schemas", beside):
-        if place.joinpath("decision.avsc").is_file():
-            return place
+    for folder in (package / "schemas", beside):
+        if folder.joinpath("decision.avsc").is_file():
+            return folder
     message = f"the Avro schemas are neither in {package / 'schemas'} nor in {beside}; install coach-stream again"
     raise ConfigurationError(message)
 

@@ -143,4 +143,4 @@ def test_the_place_is_that_of_the_score_itself(margin: float, place: str) -> Non
     text = letter(recommendation(tiers=(tier("far", TERM, margin=margin),)), body(), THIRDS)
     assert f"as the {place} third of the approved" in text
     below = Thirds(middle=-1.0, highest=-2.0)
-    assert below.place(-margin, approve="below") == f"as the {place} third of the approved"
+    assert below.third_of(-margin, approve="below") == f"as the {place} third of the approved"

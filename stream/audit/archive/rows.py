@@ -66,7 +66,7 @@ def row_from(record: Mapping[str, Any], stored: Inbound, of: Range) -> tuple[Spo
         path=path,
         decision_id=columns["decision_id"],
         offset=stored.offset,
-        columns=columns | _places(stored),
+        columns=columns | _kafka_columns(stored),
         blobs={"body": body, "kafka_key": key} | headers,
     )
     return row, ""
@@ -84,13 +84,13 @@ def _unreadable(stored: Inbound, of: Range, why: str) -> tuple[SpoolRow, str]:
         path=unreadable_path(of),
         decision_id="",
         offset=stored.offset,
-        columns={"why": why} | _places(stored),
+        columns={"why": why} | _kafka_columns(stored),
         blobs={"kafka_value": stored.value, "kafka_key": key} | headers,
     )
     return row, why
 
 
-def _places(stored: Inbound) -> dict[str, Any]:
+def _kafka_columns(stored: Inbound) -> dict[str, Any]:
     return {
         "kafka_topic": stored.topic,
         "kafka_partition": stored.partition,
@@ -171,7 +171,7 @@ def spooled(read: ReadRow) -> SpoolRow:
         path="",
         decision_id="",
         offset=read.stored.offset,
-        columns=columns_of_record | _places(read.stored),
+        columns=columns_of_record | _kafka_columns(read.stored),
         blobs={"body": read.body, "kafka_value": read.stored.value, "kafka_key": key} | headers,
     )
 

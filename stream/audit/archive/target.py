@@ -69,8 +69,8 @@ class Target:
                 self.system.put_file(str(draft), self.full(path))
             else:
                 beside = self.full(f"{DRAFTS}/{secrets.token_hex(8)}")
-                for place in (self.full(path), beside):
-                    self.system.makedirs(place.rpartition("/")[0], exist_ok=True)
+                for path_to_make in (self.full(path), beside):
+                    self.system.makedirs(path_to_make.rpartition("/")[0], exist_ok=True)
                 self.system.put_file(str(draft), beside)
                 self.system.mv(beside, self.full(path))
 
@@ -114,10 +114,10 @@ class Target:
         Raises: ArchiveDamaged where there is none; DiskUnavailable, ArchiveUnavailable.
         """
         if self.local:
-            place = Path(self.full(path))
-            if not place.is_file():
+            file = Path(self.full(path))
+            if not file.is_file():
                 raise self.missing(path)
-            yield place
+            yield file
             return
         with self.draft() as draft:
             with self._store_errors(f"{path} cannot be read"):
@@ -179,10 +179,10 @@ class Target:
                         one.unlink()
 
     def _rename(self, draft: Path, path: str) -> None:
-        place = Path(self.full(path))
-        made = _make_folders(place.parent)
+        file = Path(self.full(path))
+        made = _make_folders(file.parent)
         to_disk(draft)
-        draft.replace(place)
+        draft.replace(file)
         for folder in made:
             to_disk(folder)
 

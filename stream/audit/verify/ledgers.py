@@ -81,8 +81,8 @@ class Sums:
         yield from self._sum(ledger, where)
         if trees is not None:
             yield from self._tree_order(trees, where, once=False)
-            places = list(zip(trees["tree"], trees["node"], strict=True))
-            if len(set(places)) != len(places):
+            nodes = list(zip(trees["tree"], trees["node"], strict=True))
+            if len(set(nodes)) != len(nodes):
                 yield f"{where}: a node stands twice"
             if self.splits.given:
                 yield from self._splits_of(trees, features, where)

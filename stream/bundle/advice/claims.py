@@ -83,13 +83,13 @@ def check_claims(
     claims = _claims(pool, column)
     equal = _equal(forest, pool, claims, column.scale)
     if not equal.all():
-        place = int(np.flatnonzero(~equal)[0])
-        row = int(np.flatnonzero(_has_claim(pool))[place])
+        index = int(np.flatnonzero(~equal)[0])
+        row = int(np.flatnonzero(_has_claim(pool))[index])
         scores = _scores(forest, pool, column.scale)
         readings = {"": forest} | {f"--trees {trees}": one for trees, one in other_trees.items()}
         message = (
             f"the claims of column {column.name!r} are not what the model gives: {(~equal).sum():,} of {len(claims):,} rows "
-            f"differ, first row {row} of the pool (from 0): {column.scale} {_cast(claims, scores)[place]!s} claimed, {scores[place]!s} by the model"
+            f"differ, first row {row} of the pool (from 0): {column.scale} {_cast(claims, scores)[index]!s} claimed, {scores[index]!s} by the model"
             f"{_hint(readings, model, pool, column) or NO_HINT}"
         )
         raise ClaimsDiffer(message)

@@ -52,16 +52,16 @@ class ProbeSampler:
     """Samples probes while the gate runs: each kind of `counts` gets its share of the room, spread evenly over its rows."""
 
     def __init__(self, counts: Mapping[ProbeKind, int], most: int = PROBES_KEPT_MAX) -> None:
-        self._places = {kind: np.arange(share) * counts[kind] // share for kind, share in shares(counts, most).items()}
+        self._indices = {kind: np.arange(share) * counts[kind] // share for kind, share in shares(counts, most).items()}
         self._kept: list[tuple[Rows, OwnerPredictions]] = []
 
     def add(self, batch: ProbeBatch, answers: OwnerPredictions) -> None:
         """Keep the sampled rows of a batch."""
-        places = self._places[batch.kind] - batch.start
-        places = places[(places >= 0) & (places < len(batch.rows))]
-        if len(places):
-            picked = OwnerPredictions(answers.leaves[places], answers.margins[places], answers.predictions[places])
-            self._kept.append((batch.rows[places], picked))
+        indices = self._indices[batch.kind] - batch.start
+        indices = indices[(indices >= 0) & (indices < len(batch.rows))]
+        if len(indices):
+            picked = OwnerPredictions(answers.leaves[indices], answers.margins[indices], answers.predictions[indices])
+            self._kept.append((batch.rows[indices], picked))
 
     def finish(self) -> KeptProbes:
         """All sampled probes, in the order of the gate."""

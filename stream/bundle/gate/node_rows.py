@@ -20,7 +20,7 @@ BATCH_ROWS: Final = 8_192  # bounds memory
 _PAST_ZERO: Final = float(np.nextafter(ZERO_REACH, 1.0))
 ENDS_OF_ZERO: Final = (0.0, ZERO_REACH, -ZERO_REACH, _PAST_ZERO, -_PAST_ZERO)
 Rows: TypeAlias = npt.NDArray[np.float64]
-Places: TypeAlias = npt.NDArray[np.int64]
+Int64s: TypeAlias = npt.NDArray[np.int64]
 
 
 class _Paths(NamedTuple):
@@ -55,15 +55,15 @@ class NodeRows:
             nodes = unseen[start : start + BATCH_ROWS]
             self.reachable[nodes] = self._adjusted(nodes)[1]
 
-    def pool_rows(self, nodes: Places) -> Places:
+    def pool_rows(self, nodes: Int64s) -> Int64s:
         """The pool row that each node's row is or was adjusted from. Shapes: (n,) -> (n,)."""
         return self._start_row[nodes]
 
-    def rows(self, nodes: Places) -> Rows:
+    def rows(self, nodes: Int64s) -> Rows:
         """A row for each of these reachable nodes. Shapes: (n,) -> (n, features) float64."""
         return self._adjusted(nodes)[0]
 
-    def _adjusted(self, nodes: Places) -> tuple[Rows, Bools]:
+    def _adjusted(self, nodes: Int64s) -> tuple[Rows, Bools]:
         rows = np.take(self._pool, self._start_row[nodes], axis=0)
         reached = self._reached[nodes].copy()
         compared = as_compared(self._forest, rows)
@@ -80,7 +80,7 @@ def _paths(forest: Forest) -> _Paths:
 
 
 @numba.njit(cache=True, nogil=True)
-def _first_rows(slots: Int32s, start: int, leaf_row: Places) -> None:
+def _first_rows(slots: Int32s, start: int, leaf_row: Int64s) -> None:
     for row in range(slots.shape[0]):
         for tree in range(slots.shape[1]):
             if leaf_row[slots[row, tree]] == INSIDE:
@@ -89,7 +89,7 @@ def _first_rows(slots: Int32s, start: int, leaf_row: Places) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def _spread_from_leaves(
-    left: Int32s, right: Int32s, parent: Int32s, leaf_slot: Int32s, leaf_row: Places, reached: Bools, start_row: Places
+    left: Int32s, right: Int32s, parent: Int32s, leaf_slot: Int32s, leaf_row: Int64s, reached: Bools, start_row: Int64s
 ) -> None:
     """A node takes the row of a leaf below it; without one, that of its nearest ancestor with a row, to be adjusted."""
     for node in range(left.shape[0] - 1, -1, -1):  # a child comes after its parent
@@ -106,7 +106,7 @@ def _spread_from_leaves(
 
 
 @numba.njit(cache=True, nogil=True)
-def _adjust(rows: Rows, compared: Floats, nodes: Places, splits: SplitArrays, paths: _Paths, reached: Bools) -> None:
+def _adjust(rows: Rows, compared: Floats, nodes: Int64s, splits: SplitArrays, paths: _Paths, reached: Bools) -> None:
     """Set the features of each node's path to values that lead to it; `reached` says where such values exist."""
     for i in range(nodes.shape[0]):
         if reached[i]:

@@ -48,7 +48,7 @@ def library_version(forest: Forest) -> str:
 
 
 def first_difference(ours: npt.NDArray[Any], theirs: npt.NDArray[Any]) -> int | None:
-    """The first place where two arrays (n,) differ in a bit, 0 if only their dtypes do; None where they are equal."""
+    """The first index at which two arrays (n,) differ in a bit, 0 if only their dtypes do; None where they are equal."""
     if ours.dtype == theirs.dtype and ours.tobytes() == theirs.tobytes():
         return None
     return next((i for i in range(len(ours)) if ours[i].tobytes() != theirs[i].tobytes()), 0)
@@ -150,7 +150,7 @@ class LightgbmOwner:
         return self._answers(rows, len(rows))
 
     def predict_table(self, rows: Rows, integers: Sequence[int] = ()) -> OwnerPredictions:
-        """As `XgboostOwner` does. Its columns stay in the model's order: LightGBM takes columns by place, not by name."""
+        """As `XgboostOwner` does. Its columns stay in the model's order: LightGBM takes columns by index, not by name."""
         forest = self._forest
         worded = [name for name, words in zip(forest.features, forest.words, strict=True) if words is not None]
         trained = dict(zip(worded, self._booster.pandas_categorical or [], strict=True))
@@ -234,12 +234,12 @@ def _in_words(forest: Forest, rows: Rows, categories: dict[str, Any], integers: 
         declared = categories[name].take(
             range(len(categories[name]) - 1, -1, -1)
         )  # not a view: XGBoost ignores strides
-        place_of = {word: place for place, word in enumerate(declared.tolist())}  # to Python, as to us, True is 1
-        places = np.array([place_of.get(word, -1) for word in words])
-        if len(declared) != len(words) or (places < 0).any():
+        index_of = {word: index for index, word in enumerate(declared.tolist())}  # to Python, as to us, True is 1
+        indices = np.array([index_of.get(word, -1) for word in words])
+        if len(declared) != len(words) or (indices < 0).any():
             message = f"the model is refused: {forest.library} reads other categories of {name!r} than we do; please report the model file"
             raise ProbeMismatch(message)
         codes = np.where(np.isnan(rows[:, j]), -1, rows[:, j]).astype(np.int64)
-        said = np.array([*(declared[place] for place in places), None], object)[codes]  # None is last: where -1 is
+        said = np.array([*(declared[index] for index in indices), None], object)[codes]  # None is last: where -1 is
         columns[name] = _pandas().Categorical(said, categories=declared)
     return _pandas().DataFrame(columns)

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from stream.bundle.gate.kept_probes import KeptProbes, ProbeSampler
-from stream.bundle.gate.node_rows import NodeRows, Places
+from stream.bundle.gate.node_rows import Int64s, NodeRows
 from stream.bundle.gate.owner import Owner, OwnerPredictions, Rows, first_difference, owner_of
 from stream.bundle.gate.probe_nodes import evenly
 from stream.bundle.gate.probe_rows import BATCH_ROWS, ProbeBatch, ProbeKind, ProbeRows
@@ -67,8 +67,8 @@ class ProbeTable:
     """
 
     rows: Rows
-    pool_rows: Places
-    feature: Places
+    pool_rows: Int64s
+    feature: Int64s
     integers: tuple[int, ...] = ()
 
 
@@ -129,7 +129,7 @@ def probe(
     )
 
 
-def _compared_leaves(forest: Forest, reachable: Bools) -> list[Places]:
+def _compared_leaves(forest: Forest, reachable: Bools) -> list[Int64s]:
     """The slots of the leaves to compare, tree by tree: those that rows reach, up to a bound for each tree."""
     leaves = []
     for tree in range(forest.trees):
@@ -140,7 +140,7 @@ def _compared_leaves(forest: Forest, reachable: Bools) -> list[Places]:
 
 
 def _compare_leaves(
-    forest: Forest, owner: Owner, leaves: list[Places], node_rows: NodeRows, advance: Callable[[int], None]
+    forest: Forest, owner: Owner, leaves: list[Int64s], node_rows: NodeRows, advance: Callable[[int], None]
 ) -> None:
     """Compare each leaf with the library's margin of its tree alone, from zero."""
     zero, done = forest.dtype.type(0), 0

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from stream.bundle.gate.node_rows import ENDS_OF_ZERO, NodeRows, Places, Rows
+from stream.bundle.gate.node_rows import ENDS_OF_ZERO, Int64s, NodeRows, Rows
 from stream.forest.trees import CATEGORY, INSIDE, ZERO_IS_MISSING, Forest
 
 NODES_PROBED_MAX: Final = 20_000
@@ -53,7 +53,7 @@ class NodeProbes:
     def __len__(self) -> int:
         return len(self.node)
 
-    def rows(self, start: int, stop: int) -> tuple[Rows, Places, Places]:
+    def rows(self, start: int, stop: int) -> tuple[Rows, Int64s, Int64s]:
         """The rows of a batch, the pool row that each was made from, and the feature of its split."""
         node = self.node[start:stop]
         feature = self._forest.split_feature[node].astype(np.int64)
@@ -62,14 +62,14 @@ class NodeProbes:
         return rows, self._node_rows.pool_rows(node), feature
 
 
-def evenly(count: int, most: int, turn: int = 0) -> Places:
-    """At most `most` places of 0 .. count - 1, spread evenly; another `turn` begins at another one. Ascending."""
+def evenly(count: int, most: int, turn: int = 0) -> Int64s:
+    """At most `most` indices of 0 .. count - 1, spread evenly; another `turn` begins at another one. Ascending."""
     if count <= most:
         return np.arange(count)
     return np.sort((np.arange(most) * count // most + turn) % count)
 
 
-def _chosen(forest: Forest, nodes: Places) -> Places:
+def _chosen(forest: Forest, nodes: Int64s) -> Int64s:
     """At most NODES_PROBED_MAX nodes: one of each distinct feature and threshold, then others, both spread evenly."""
     if len(nodes) <= NODES_PROBED_MAX:
         return nodes
@@ -82,7 +82,7 @@ def _chosen(forest: Forest, nodes: Places) -> Places:
     return np.sort(np.concatenate([first, others[evenly(len(others), NODES_PROBED_MAX - len(first))]]))
 
 
-def _around(forest: Forest, nodes: Places) -> tuple[Places, Rows]:
+def _around(forest: Forest, nodes: Int64s) -> tuple[Int64s, Rows]:
     """The threshold of each node, its neighbours in both floats, and missing."""
     on = forest.threshold[nodes].astype(np.float64)
     values = [on, np.full(len(nodes), np.nan)]
@@ -93,7 +93,7 @@ def _around(forest: Forest, nodes: Places) -> tuple[Places, Rows]:
     return _flat(nodes, values)
 
 
-def _flat(nodes: Places, values: Sequence[npt.NDArray[np.float64]]) -> tuple[Places, Rows]:
+def _flat(nodes: Int64s, values: Sequence[npt.NDArray[np.float64]]) -> tuple[Int64s, Rows]:
     node, value = np.tile(nodes, len(values)), np.concatenate(values)
     held = ~np.isinf(value)
     return node[held], value[held]

@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from stream.bundle.gate.node_rows import ENDS_OF_ZERO, NodeRows, Places, Rows
+from stream.bundle.gate.node_rows import ENDS_OF_ZERO, Int64s, NodeRows, Rows
 from stream.bundle.gate.probe_nodes import NodeProbes
 from stream.forest.trees import CATEGORY, CODES_MAX, Forest
 
@@ -36,9 +36,9 @@ class ProbeBatch:
     """A batch of rows of one kind. Shapes: rows (n, features), pool_rows (n,): the pool row that each was made from."""
 
     kind: ProbeKind
-    start: int  # place of the first among all of its kind
+    start: int  # index of the first among all of its kind
     rows: Rows
-    pool_rows: Places
+    pool_rows: Int64s
     placed: Callable[[int], tuple[int, ...]]  # row of the batch -> the features that were set
 
 
@@ -47,8 +47,8 @@ class _Placements:
     """Values put into rows of one kind: value[i] into feature[i] of row[i], rows ascending. Shapes: (placements,)."""
 
     rows: int
-    row: Places
-    feature: Places
+    row: Int64s
+    feature: Int64s
     value: Rows
 
 
@@ -118,7 +118,7 @@ class ProbeRows:
         return ProbeBatch(kind, start, rows, pool_rows, placed)
 
 
-def _nothing() -> tuple[Places, Places, Rows]:
+def _nothing() -> tuple[Int64s, Int64s, Rows]:
     return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
 
 

@@ -227,14 +227,14 @@ def _aligned(shadow: Forest, forest: Forest) -> Forest:
     """The shadow with its features in the order of `forest`, which has the same ones."""
     if shadow.features == forest.features:
         return shadow
-    places = np.array([*(forest.features.index(name) for name in shadow.features), INSIDE], np.int32)  # of -1: the last
-    from_places = [shadow.features.index(name) for name in forest.features]
+    column = np.array([*(forest.features.index(name) for name in shadow.features), INSIDE], np.int32)  # of -1: the last
+    sources = [shadow.features.index(name) for name in forest.features]
     return dataclasses.replace(
         shadow,
         features=forest.features,
-        is_category=tuple(shadow.is_category[j] for j in from_places),
-        words=tuple(shadow.words[j] for j in from_places),
-        split_feature=places[shadow.split_feature],
+        is_category=tuple(shadow.is_category[j] for j in sources),
+        words=tuple(shadow.words[j] for j in sources),
+        split_feature=column[shadow.split_feature],
     )
 
 
@@ -262,15 +262,15 @@ def _other_categories(shadow: Forest, forest: Forest, rules: FeatureRules, *, tr
 
 def _compare(shadow: _Shadow, inputs: BuildInputs) -> None:
     """Raise ProbeMismatch where the library's margins of the shadow are not ours, bit for bit, on rows of the pool."""
-    places = np.unique(np.linspace(0, len(inputs.pool.rows) - 1, COMPARED_ROWS_MAX).astype(np.int64))
-    rows: Rows = inputs.pool.rows[places]
+    indices = np.unique(np.linspace(0, len(inputs.pool.rows) - 1, COMPARED_ROWS_MAX).astype(np.int64))
+    rows: Rows = inputs.pool.rows[indices]
     order = [inputs.forest.features.index(name) for name in shadow.as_saved.features]
     theirs = owner_of(shadow.as_saved, shadow.content).predict(np.ascontiguousarray(rows[:, order])).margins
     ours = margins_of(shadow.forest, rows)
     if (wrong := first_difference(ours, theirs)) is None:
         return
     message = (
-        f"{shadow.name} is refused: on row {places[wrong]} of the pool (from 0) its margin is {ours[wrong]!s} here and "
+        f"{shadow.name} is refused: on row {indices[wrong]} of the pool (from 0) its margin is {ours[wrong]!s} here and "
         f"{theirs[wrong]!s} there; what {shadow.forest.library} computes is not reproduced exactly, so please report the model file"
     )
     raise ProbeMismatch(message)

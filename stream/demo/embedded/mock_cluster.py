@@ -37,9 +37,9 @@ def library_path() -> str:
 
     Raises: ConfigurationError if there is none.
     """
-    for place in dict.fromkeys(sysconfig.get_paths()[kind] for kind in ("platlib", "purelib")):
+    for folder in dict.fromkeys(sysconfig.get_paths()[kind] for kind in ("platlib", "purelib")):
         for pattern in WHERE_WHEELS_KEEP_IT:
-            found = sorted(Path(place).glob(pattern))
+            found = sorted(Path(folder).glob(pattern))
             if found:
                 return str(found[0])
     beside_the_system = ctypes.util.find_library("rdkafka")

@@ -37,7 +37,7 @@ def read_ubjson(raw: bytes) -> Any:  # noqa: ANN401 - whatever the file holds
 
 
 class _Reader:
-    """A place in the bytes, which only moves forward."""
+    """A position in the bytes, which only moves forward."""
 
     def __init__(self, raw: bytes) -> None:
         self._raw = raw

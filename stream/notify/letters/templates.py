@@ -91,9 +91,9 @@ def read_templates(folder: str, default: str) -> Templates:
     root = Path(folder) if folder else shipped_folder()
     wrong: list[str] = []
     found: dict[str, LetterTemplates] = {}
-    for place in sorted(one for one in root.iterdir() if one.is_dir() and not one.name.startswith((".", "_"))):
+    for of_locale in sorted(one for one in root.iterdir() if one.is_dir() and not one.name.startswith((".", "_"))):
         try:
-            found[place.name] = _of_locale(place)
+            found[of_locale.name] = _of_locale(of_locale)
         except ConfigurationError as error:
             wrong.append(str(error))
     if not wrong and default not in found:
@@ -103,17 +103,17 @@ def read_templates(folder: str, default: str) -> Templates:
     return Templates(of=found, default=default)
 
 
-def _of_locale(place: Path) -> LetterTemplates:
-    paths = {part: place / f"{KIND}.{part}" for part in PARTS}
-    texts = {path: _text(path) for path in (*paths.values(), place / WORDS)}
+def _of_locale(folder: Path) -> LetterTemplates:
+    paths = {part: folder / f"{KIND}.{part}" for part in PARTS}
+    texts = {path: _text(path) for path in (*paths.values(), folder / WORDS)}
     try:
-        words = read_words(texts[place / WORDS])
+        words = read_words(texts[folder / WORDS])
     except ValueError as fault:
-        message = f"{place / WORDS}: {fault}"
+        message = f"{folder / WORDS}: {fault}"
         raise ConfigurationError(message) from None
-    environment = _environment(place)
+    environment = _environment(folder)
     wrong = [
-        fault for part, path in paths.items() for fault in _faults(environment, place, path, blocks=part != "subject")
+        fault for part, path in paths.items() for fault in _faults(environment, folder, path, blocks=part != "subject")
     ]
     if wrong:
         more = f"; and {len(wrong) - FAULTS_LISTED_MAX} more" if len(wrong) > FAULTS_LISTED_MAX else ""
@@ -121,9 +121,9 @@ def _of_locale(place: Path) -> LetterTemplates:
     try:
         parts = {part: _compiled(environment, path) for part, path in paths.items()}
     except TemplateSyntaxError as error:
-        message = f"{place / str(error.name)}:{error.lineno}: {error.message}"
+        message = f"{folder / str(error.name)}:{error.lineno}: {error.message}"
         raise ConfigurationError(message) from None
-    return LetterTemplates(locale=place.name, words=words, version=_version(place), parts=parts, paths=paths)
+    return LetterTemplates(locale=folder.name, words=words, version=_version(folder), parts=parts, paths=paths)
 
 
 def _compiled(environment: jinja2.Environment, path: Path) -> jinja2.Template:
@@ -134,9 +134,9 @@ def _compiled(environment: jinja2.Environment, path: Path) -> jinja2.Template:
         raise ConfigurationError(message) from None
 
 
-def _environment(place: Path) -> ImmutableSandboxedEnvironment:
+def _environment(folder: Path) -> ImmutableSandboxedEnvironment:
     environment = ImmutableSandboxedEnvironment(
-        loader=jinja2.FileSystemLoader(place),
+        loader=jinja2.FileSystemLoader(folder),
         undefined=StrictUndefined,
         autoescape=lambda name: str(name).endswith(".html"),
         trim_blocks=True,
@@ -151,7 +151,7 @@ def _environment(place: Path) -> ImmutableSandboxedEnvironment:
     return environment
 
 
-def _faults(environment: jinja2.Environment, place: Path, path: Path, *, blocks: bool, depth: int = 0) -> list[str]:
+def _faults(environment: jinja2.Environment, folder: Path, path: Path, *, blocks: bool, depth: int = 0) -> list[str]:
     """The faults of a file and of those that it includes."""
     try:
         tree = environment.parse(_text(path), path.name)
@@ -165,7 +165,7 @@ def _faults(environment: jinja2.Environment, place: Path, path: Path, *, blocks:
         listed += [f"{path}:{line}: {fault}" for line, fault in file_faults(_text(path))]
     for include in tree.find_all(nodes.Include):
         name = getattr(include.template, "value", None)
-        inside = place / str(name)
+        inside = folder / str(name)
         if not isinstance(name, str) or Path(name).name != name or not inside.is_file():
             listed.append(f"{path}:{include.lineno}: what is included must be a file of the same folder")
         elif depth:
@@ -175,13 +175,13 @@ def _faults(environment: jinja2.Environment, place: Path, path: Path, *, blocks:
                 f"{path}:{include.lineno}: what is included must end in {path.suffix} too, or it is escaped wrongly"
             )
         else:
-            listed += _faults(environment, place, inside, blocks=False, depth=1)
+            listed += _faults(environment, folder, inside, blocks=False, depth=1)
     return listed
 
 
-def _version(place: Path) -> str:
+def _version(folder: Path) -> str:
     digest = hashlib.sha256()
-    for path in sorted(one for one in place.iterdir() if one.is_file() and not one.name.startswith(".")):
+    for path in sorted(one for one in folder.iterdir() if one.is_file() and not one.name.startswith(".")):
         content = path.read_bytes()
         digest.update(f"{path.name}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()

@@ -48,9 +48,9 @@ class Outbox(Transport):
     def send(self, package: Package) -> str:
         """See `Transport`."""
         name = f"{file_name(package.decision_id, package.notice_id)}.html"
-        place = f"{BY_HAND}/{name}" if package.needs_address else name
-        write_whole(self._folder / place, package.letter.html)
-        return place
+        path = f"{BY_HAND}/{name}" if package.needs_address else name
+        write_whole(self._folder / path, package.letter.html)
+        return path
 
 
 class Files(Transport):
@@ -120,9 +120,9 @@ def _has_letters(folder: Path) -> bool:
         return False
 
 
-def _mark(place: Path, text: str) -> None:
-    if not place.exists():
-        write_whole(place, text)
+def _mark(path: Path, text: str) -> None:
+    if not path.exists():
+        write_whole(path, text)
 
 
 def check_folder(folder: Path) -> None:
@@ -137,11 +137,11 @@ def check_folder(folder: Path) -> None:
         raise DiskUnavailable(message) from error
 
 
-def write_whole(place: Path, text: str) -> None:
+def write_whole(path: Path, text: str) -> None:
     """Write a file atomically: a draft beside it, fsync, rename. Raises: DiskUnavailable."""
-    draft = place.with_name(f".coach-{secrets.token_hex(8)}.part")
+    draft = path.with_name(f".coach-{secrets.token_hex(8)}.part")
     try:
-        atomic_file(place, text.encode(), draft=draft, mode=FILE_MODE)
+        atomic_file(path, text.encode(), draft=draft, mode=FILE_MODE)
     except OSError as error:
-        message = f"a letter cannot be written to {place.parent}: {error.strerror or error}"
+        message = f"a letter cannot be written to {path.parent}: {error.strerror or error}"
         raise DiskUnavailable(message) from error

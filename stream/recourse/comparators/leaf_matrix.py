@@ -27,7 +27,7 @@ REFERENCE_BYTES = 16
 class LeafMatrix:
     """The pool, ascending by score; equal scores stay in pool order. Arrays may be read-only memory maps.
 
-    codes (n, trees): the leaf's place within its own tree, in the narrowest unsigned integer that holds it; cells
+    codes (n, trees): the leaf's index within its own tree, in the narrowest unsigned integer that holds it; cells
     (n, features) int32; rows (n, features) float64, what says that there is no value as NaN: only the ranking's distance reads them;
     margins (n,) in the forest's dtype, native; references (n, 16) uint8: opaque keyed hashes; scales, medians
     (features,) float64: of the whole pool; category_codes, category_counts: the codes seen of each category feature,
@@ -63,7 +63,7 @@ class LeafMatrix:
 
 
 def code_type(forest: Forest) -> np.dtype[Any]:
-    """The narrowest unsigned integer that holds every leaf's place within its own tree."""
+    """The narrowest unsigned integer that holds every leaf's index within its own tree."""
     return np.min_scalar_type(int(np.diff(forest.first_leaf).max()) - 1)
 
 

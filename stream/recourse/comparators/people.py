@@ -29,34 +29,34 @@ GENUINE_AMONG_MAX = 32_768  # of these others, evenly chosen, for it is measured
 
 
 class People(NamedTuple):
-    """Rows in scales, categories by cell. Shapes: place (n, features) float32, NaN of no category; nominal (features,)."""
+    """Rows in scales, categories by cell. Shapes: coordinates (n, features) float32, NaN of no category; nominal (features,)."""
 
-    place: NDArray[np.float32]
+    coordinates: NDArray[np.float32]
     nominal: NDArray[np.bool_]
 
 
 def people_of(rules: FeatureRules, matrix: LeafMatrix, cells: Cells) -> People:
-    """Place the whole pool, each number where its cell is: nobody is nothing more to us than that.
+    """Give each of the pool coordinates, a number those of its cell: nobody is nothing more to us than that.
 
     `cells` are those of `matrix`. A number of no record is none, and stands at the pool's median.
     """
-    place = np.empty(matrix.cells.shape, np.float32)
+    coordinates = np.empty(matrix.cells.shape, np.float32)
     nominal = _nominal(rules)
-    among = np.unique(np.linspace(0, len(place) - 1, MEDIANS_AMONG_MAX).astype(np.int64))
+    among = np.unique(np.linspace(0, len(coordinates) - 1, MEDIANS_AMONG_MAX).astype(np.int64))
     for j in range(len(rules.rules)):
         where = np.arange(cells.count(j), dtype=np.float64)
         if not nominal[j]:
             where = _middles(cells, j, float(matrix.medians[j]))
             _put_medians(where, matrix.cells[among, j], matrix.rows[among, j])
-        place[:, j] = _in_scales(where, np.where(nominal[j], 1.0, matrix.scales[j]))[matrix.cells[:, j]]
+        coordinates[:, j] = _in_scales(where, np.where(nominal[j], 1.0, matrix.scales[j]))[matrix.cells[:, j]]
     unknown = np.where(nominal, np.nan, _in_scales(matrix.medians, matrix.scales)).astype(np.float32)
-    return People(np.where(np.isnan(matrix.rows), unknown, place), nominal)
+    return People(np.where(np.isnan(matrix.rows), unknown, coordinates), nominal)
 
 
-def place_of(
+def coordinates_of(
     values: NDArray[np.float64], features: NDArray[np.int64], rules: FeatureRules, matrix: LeafMatrix, cells: Cells
 ) -> NDArray[np.float32]:
-    """Place single values, NaN where there is none. Shapes: values, features (n,) -> (n,), as of `People`."""
+    """The coordinates of single values, NaN where there is none. Shapes: values, features (n,) -> (n,), as of `People`."""
     found = _in_scales(np.where(np.isnan(values), matrix.medians[features], values), matrix.scales[features])
     for j in np.flatnonzero(_nominal(rules)).tolist():
         own = features == j
@@ -66,21 +66,21 @@ def place_of(
     return found
 
 
-def place_of_rows(
+def coordinates_of_rows(
     rows: NDArray[np.float64], rules: FeatureRules, matrix: LeafMatrix, cells: Cells
 ) -> NDArray[np.float32]:
-    """Place people's rows, each as if alone. Shape: (n, features) -> (n, features)."""
+    """The coordinates of people's rows, each as if alone. Shape: (n, features) -> (n, features)."""
     features = np.tile(np.arange(rows.shape[1]), len(rows))
-    placed = place_of(without_no_record(rows, rules).ravel(), features, rules, matrix, cells)
-    return placed.reshape(rows.shape)
+    coordinates = coordinates_of(without_no_record(rows, rules).ravel(), features, rules, matrix, cells)
+    return coordinates.reshape(rows.shape)
 
 
-def place_of_row(
+def coordinates_of_row(
     row: NDArray[np.float64], rules: FeatureRules, matrix: LeafMatrix, cells: Cells
 ) -> NDArray[np.float32]:
-    """Place one person's row. Shape: (features,)."""
-    placed: NDArray[np.float32] = place_of_rows(row[None], rules, matrix, cells)[0]
-    return placed
+    """The coordinates of one person's row. Shape: (features,)."""
+    coordinates: NDArray[np.float32] = coordinates_of_rows(row[None], rules, matrix, cells)[0]
+    return coordinates
 
 
 def _nominal(rules: FeatureRules) -> NDArray[np.bool_]:
@@ -120,9 +120,9 @@ def _put_medians(where: NDArray[np.float64], cells: NDArray[np.int32], values: N
 
 
 def genuine_distance(people: People, first: int) -> float:
-    """How far accepted people lie from each other: the mean over some of them, evenly chosen from place[first:]."""
-    among = np.unique(np.linspace(first, len(people.place) - 1, GENUINE_AMONG_MAX).astype(np.int64))
-    accepted = people.place[among] if first < len(people.place) else people.place[:0]
+    """How far accepted people lie from each other: the mean over some of them, evenly chosen from coordinates[first:]."""
+    among = np.unique(np.linspace(first, len(people.coordinates) - 1, GENUINE_AMONG_MAX).astype(np.int64))
+    accepted = people.coordinates[among] if first < len(people.coordinates) else people.coordinates[:0]
     if not len(accepted):
         return 0.0
     chosen = np.unique(np.linspace(0, len(accepted) - 1, GENUINE_SAMPLE).astype(np.int64))
@@ -130,9 +130,9 @@ def genuine_distance(people: People, first: int) -> float:
 
 
 def nearest_people(people: People, first: int, x: NDArray[np.float32], most: int) -> NDArray[np.int64]:
-    """Find who of place[first:] is nearest to a row, nearest first, of equal ones the earlier. Shapes: x (features,) -> (k,)."""
-    squares = np.empty(len(people.place) - first, np.float32)
-    squares_to(people.place[first:], people.nominal, x, squares)
+    """Find who of coordinates[first:] is nearest to a row, nearest first, of equal ones the earlier. Shapes: x (features,) -> (k,)."""
+    squares = np.empty(len(people.coordinates) - first, np.float32)
+    squares_to(people.coordinates[first:], people.nominal, x, squares)
     most = min(most, len(squares))
     if most == 0:
         return np.empty(0, np.int64)
@@ -143,12 +143,14 @@ def nearest_people(people: People, first: int, x: NDArray[np.float32], most: int
 
 
 @numba.njit(cache=True, nogil=True)
-def distances(place: NDArray[np.float32], nominal: NDArray[np.bool_], rows: NDArray[np.float32]) -> NDArray[np.float64]:
+def distances(
+    people: NDArray[np.float32], nominal: NDArray[np.bool_], rows: NDArray[np.float32]
+) -> NDArray[np.float64]:
     """The mean distance of each row to the nearest of those people. Shape: rows (n, features) -> (n,)."""
     found = np.empty(rows.shape[0])
-    squares = np.empty(place.shape[0], np.float32)
+    squares = np.empty(people.shape[0], np.float32)
     for i in range(rows.shape[0]):
-        squares_to(place, nominal, rows[i], squares)
+        squares_to(people, nominal, rows[i], squares)
         found[i] = mean_of_nearest(squares)
     return found
 
@@ -176,13 +178,13 @@ def square(a: np.float32, b: np.float32, nominal: np.bool_) -> np.float32:
 
 @numba.njit(cache=True, nogil=True)
 def squares_to(
-    place: NDArray[np.float32], nominal: NDArray[np.bool_], x: NDArray[np.float32], squares: NDArray[np.float32]
+    coordinates: NDArray[np.float32], nominal: NDArray[np.bool_], x: NDArray[np.float32], squares: NDArray[np.float32]
 ) -> None:
     """Fill in the squared distance of a row to each person. Shapes: x (features,) -> squares (n,)."""
-    for i in range(place.shape[0]):
+    for i in range(coordinates.shape[0]):
         total = np.float32(0.0)
-        for j in range(place.shape[1]):
-            total += square(x[j], place[i, j], nominal[j])
+        for j in range(coordinates.shape[1]):
+            total += square(x[j], coordinates[i, j], nominal[j])
         squares[i] = total
 
 

@@ -10,7 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.forest.walk import margins_of
-from stream.recourse.comparators.people import distances, nearest_people, place_of, place_of_row, place_of_rows
+from stream.recourse.comparators.people import (
+    coordinates_of,
+    coordinates_of_row,
+    coordinates_of_rows,
+    distances,
+    nearest_people,
+)
 from stream.recourse.rules.effort import is_own
 from stream.recourse.search.robust_descent import EXCHANGES_MAX, Neighbourhood, Objective, descend
 from stream.recourse.search.robust_space import RobustSpace
@@ -68,9 +74,9 @@ class RobustSearch:
         )  # fmt: skip
         around = np.empty(0, np.int64)
         if price > 0:
-            place = place_of_row(mid, reach.rules, reach.matrix, self.model.cells)
+            coordinates = coordinates_of_row(mid, reach.rules, reach.matrix, self.model.cells)
             first_accepted = self.model.matrix.first_past(self.cutoff, policy.sign)
-            around = nearest_people(space.people, first_accepted, place, NEIGHBOURHOOD_MAX)
+            around = nearest_people(space.people, first_accepted, coordinates, NEIGHBOURHOOD_MAX)
         neighbourhood = self._neighbourhood(around)
         toward = self._toward_people(around, neighbourhood, price) if price > 0 else ()
         far = self._descended(like_others, neighbourhood, [mid, *toward])
@@ -130,8 +136,8 @@ class RobustSearch:
         ) + objective.reserve_price * np.maximum(objective.reserve - surpluses, 0)
         value = self._cost(target) + float(np.mean(shortfalls))
         if objective.distance_price > 0:
-            place = place_of_rows(target[None], reach.rules, reach.matrix, self.model.cells)
-            value += objective.distance_price * float(distances(neighbourhood.people, neighbourhood.nominal, place)[0])
+            point = coordinates_of_rows(target[None], reach.rules, reach.matrix, self.model.cells)
+            value += objective.distance_price * float(distances(neighbourhood.people, neighbourhood.nominal, point)[0])
         return value
 
     def _cost(self, target: Target) -> float:
@@ -151,14 +157,14 @@ class RobustSearch:
         counts = np.diff(alternatives.unit_start)
         tiled = [np.tile(of_unit, count) for of_unit, count in zip(members, counts.tolist(), strict=True)]
         features = np.concatenate([np.empty(0, np.int64), *tiled]).astype(np.int64)
-        own = place_of_row(self.reach.row, *known)
+        own = coordinates_of_row(self.reach.row, *known)
         unchanged = (alternatives.value == self.reach.row[features]) | np.isnan(alternatives.value)
         return Neighbourhood(
-            people=self.space.people.place[around],
+            people=self.space.people.coordinates[around],
             nominal=self.space.people.nominal,
             own=own,
-            options=place_of(self.joint_reach.target_value, self.joint_reach.cell_targets.feature, *known),
-            cells=np.where(unchanged, own[features], place_of(alternatives.value, features, *known)),
+            options=coordinates_of(self.joint_reach.target_value, self.joint_reach.cell_targets.feature, *known),
+            cells=np.where(unchanged, own[features], coordinates_of(alternatives.value, features, *known)),
         )
 
     def _toward_people(self, around: NDArray[np.int64], neighbourhood: Neighbourhood, price: float) -> Sequence[Target]:
@@ -173,8 +179,8 @@ class RobustSearch:
         kept = cheapest[accepted]
         if not len(kept):
             return ()
-        places = place_of_rows(targets[kept], reach.rules, reach.matrix, self.model.cells)
-        values = costs[kept] + price * distances(neighbourhood.people, neighbourhood.nominal, places)
+        coordinates = coordinates_of_rows(targets[kept], reach.rules, reach.matrix, self.model.cells)
+        values = costs[kept] + price * distances(neighbourhood.people, neighbourhood.nominal, coordinates)
         return list(targets[kept[np.argsort(values, kind="stable")[:PEOPLE_STARTS_MAX]]])
 
 

@@ -179,8 +179,8 @@ def _facts(report: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if source["kind"] != "jsonl":
         for part, (first, end) in sorted(source["ranges"].items(), key=lambda one: int(one[0])):
             yield f"partition {part}", f"offsets {first} to {end}, which is excluded"
-    for place, bundle in enumerate(sorted(report["bundles"])):
-        yield "bundles that answered" if place == 0 else "", f"{bundle}: {report['bundles'][bundle]:,} answers"
+    for index, bundle in enumerate(sorted(report["bundles"])):
+        yield "bundles that answered" if index == 0 else "", f"{bundle}: {report['bundles'][bundle]:,} answers"
     if report["features_left_out"]:
         yield (
             "features left out",

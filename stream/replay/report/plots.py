@@ -148,9 +148,9 @@ def _shares(axes: Axes, histogram: Sequence[Sequence[float]], side: str, name: s
     found = np.array([one for one in histogram if one[0] > 0], float)
     if not len(found):
         return
-    places = np.floor(np.log2(found[:, 0]) * 2).astype(int)
-    edges = np.arange(places.min(), places.max() + 2)
-    heights = np.bincount(places - places.min(), weights=found[:, 1]) / found[:, 1].sum()
+    half_octaves = np.floor(np.log2(found[:, 0]) * 2).astype(int)
+    edges = np.arange(half_octaves.min(), half_octaves.max() + 2)
+    heights = np.bincount(half_octaves - half_octaves.min(), weights=found[:, 1]) / found[:, 1].sum()
     if side == "before":
         axes.stairs(heights, 2.0 ** (edges / 2), fill=True, color=BEFORE, alpha=0.45, label=name)
     else:
@@ -171,12 +171,12 @@ def actions(report: Report, tier: str, sides: Sequence[str]) -> str:
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
         figure.subplots_adjust(left=left, right=0.98, top=1 - 0.1 / height_inches, bottom=0.62 / height_inches)
-        places = np.arange(len(names))
+        positions = np.arange(len(names))
         for side, shift, colour, label in ((before, -0.19, BEFORE, sides[0]), (after, 0.19, AFTER, sides[1])):
             if side["answers"]:
                 shares = [side["features"].get(name, 0) / side["answers"] for name in names]
-                axes.barh(places + shift, shares, height=0.36, color=colour, label=label)
-        axes.set_yticks(places, [shown(name, NAME_CHARACTERS_MAX) for name in names])
+                axes.barh(positions + shift, shares, height=0.36, color=colour, label=label)
+        axes.set_yticks(positions, [shown(name, NAME_CHARACTERS_MAX) for name in names])
         axes.tick_params(axis="y", colors=INK, length=0)
         axes.invert_yaxis()
         axes.xaxis.set_major_formatter(_percent)
@@ -188,7 +188,7 @@ def actions(report: Report, tier: str, sides: Sequence[str]) -> str:
     return _svg("actions", draw, WIDTH_INCHES, height_inches)
 
 
-def _percent(value: float, _place: object = None) -> str:
+def _percent(value: float, _position: object = None) -> str:
     return f"{100 * value:.3g} %"
 
 

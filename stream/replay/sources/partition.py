@@ -62,7 +62,7 @@ class PartitionReader:
             heard_s = time.monotonic() if self._reached > before else heard_s
             if time.monotonic() - heard_s > SILENCE_MAX_S:
                 message = (
-                    f"{self._place} at {self._brokers} was silent for {SILENCE_MAX_S:g} s before offset {end}; start again "
+                    f"{self._partition_name} at {self._brokers} was silent for {SILENCE_MAX_S:g} s before offset {end}; start again "
                     "with the same --run-id to resume"
                 )
                 raise KafkaUnavailable(message)
@@ -71,12 +71,12 @@ class PartitionReader:
         return found
 
     @property
-    def _place(self) -> str:
+    def _partition_name(self) -> str:
         return f"topic {self._topic} partition {self._part}"
 
     @property
     def _about(self) -> str:
-        return f"reading {self._place} from the brokers at {self._brokers}"
+        return f"reading {self._partition_name} from the brokers at {self._brokers}"
 
     def _take(self, record: Message) -> None:
         """Take a record or the word of the end. Raises: what `records` does."""
@@ -84,7 +84,7 @@ class PartitionReader:
         if error is None:
             if offset < self._reached:
                 message = (
-                    f"{self._place}: offset {offset} came after {self._reached - 1}; start again with the same --run-id, and "
+                    f"{self._partition_name}: offset {offset} came after {self._reached - 1}; start again with the same --run-id, and "
                     "report this if it comes again"
                 )
                 raise CorruptionError(message)
@@ -94,7 +94,7 @@ class PartitionReader:
             self._reached = max(self._reached, offset)
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - likewise
             message = (
-                f"{self._place} no longer holds offset {self._reached}, from which this run still needs it: the "
+                f"{self._partition_name} no longer holds offset {self._reached}, from which this run still needs it: the "
                 "topic's retention has deleted those records; choose another --run-id"
             )
             raise ConfigurationError(message)

@@ -54,7 +54,7 @@ class TopicKeeper:
         for spec in wanted:
             if spec.name in present:
                 findings += self._mend(spec, present[spec.name], configurations[spec.name], dry_run=dry_run)
-        order = {spec.name: place for place, spec in enumerate(wanted)}
+        order = {spec.name: index for index, spec in enumerate(wanted)}
         return sorted(findings, key=lambda one: order[one.topic])
 
     def partitions(self) -> dict[str, int]:

@@ -95,7 +95,7 @@ class _Comparison:
             yield from self._against_union(reader, writer, where)
         elif _kind(reader) != _kind(writer):
             if _kind(writer) not in _PROMOTED.get(_kind(reader), ()) or _marks_differ(reader, writer):
-                yield f"{_place(where)} is {_shown(writer)} there and {_shown(reader)} here"
+                yield f"{_named_field(where)} is {_shown(writer)} there and {_shown(reader)} here"
         else:
             yield from self._same_kind(reader, writer, where)
 
@@ -111,24 +111,24 @@ class _Comparison:
                 yield from alike[0]
             else:
                 here = " or ".join(_shown(_known(branch, self._reader_names)) for branch in branches)
-                yield f"{_place(where)} is {_shown(writer)} there and {here} here"
+                yield f"{_named_field(where)} is {_shown(writer)} there and {here} here"
 
     def _same_kind(self, reader: SchemaNode, writer: SchemaNode, where: str) -> Iterator[str]:
         kind = _kind(reader)
         if kind in _NAMED and _last(reader["name"]) != _last(writer["name"]):
-            yield f"{_place(where)} is named {_last(writer['name'])} there and {_last(reader['name'])} here"
+            yield f"{_named_field(where)} is named {_last(writer['name'])} there and {_last(reader['name'])} here"
         elif kind in ("record", "error"):
             yield from self._records(reader, writer, where)
         elif kind == "enum":
             unknown = [] if "default" in reader else [one for one in writer["symbols"] if one not in reader["symbols"]]
             if unknown:
-                yield f"{_place(where)} has the words {', '.join(unknown)} there, which it does not have here"
+                yield f"{_named_field(where)} has the words {', '.join(unknown)} there, which it does not have here"
         elif kind == "array":
             yield from self._differ(reader["items"], writer["items"], f"{where}[]")
         elif kind == "map":
             yield from self._differ(reader["values"], writer["values"], f"{where}{{}}")
         elif _marks_differ(reader, writer) or (kind == "fixed" and reader["size"] != writer["size"]):
-            yield f"{_place(where)} is {_shown(writer)} there and {_shown(reader)} here"
+            yield f"{_named_field(where)} is {_shown(writer)} there and {_shown(reader)} here"
 
     def _records(self, reader: SchemaNode, writer: SchemaNode, where: str) -> Iterator[str]:
         pair = reader["name"], writer["name"]
@@ -137,11 +137,11 @@ class _Comparison:
         self._under_way.add(pair)
         written = {field["name"]: field for field in writer["fields"]}
         for field in reader["fields"]:
-            place = f"{where}.{field['name']}" if where else field["name"]
+            path = f"{where}.{field['name']}" if where else field["name"]
             if field["name"] in written:
-                yield from self._differ(field["type"], written[field["name"]]["type"], place)
+                yield from self._differ(field["type"], written[field["name"]]["type"], path)
             elif "default" not in field:
-                yield f"{_place(place)} is missing there, and has no default here"
+                yield f"{_named_field(path)} is missing there, and has no default here"
         self._under_way.discard(pair)
 
 
@@ -182,7 +182,7 @@ def _last(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-def _place(where: str) -> str:
+def _named_field(where: str) -> str:
     return f"field {where}" if where else "the record"
 
 

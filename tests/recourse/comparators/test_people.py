@@ -17,14 +17,14 @@ from stream.recourse.comparators.people import (
     MEDIANS_AMONG_MAX,
     NEAREST,
     People,
+    coordinates_of,
+    coordinates_of_row,
+    coordinates_of_rows,
     distances,
     genuine_distance,
     mean_of_nearest,
     nearest_people,
     people_of,
-    place_of,
-    place_of_row,
-    place_of_rows,
     squares_to,
 )
 from stream.recourse.model import PublishedModel
@@ -39,17 +39,17 @@ SEEDS = st.integers(0, 2**32 - 1)
 def random_people(rng: np.random.Generator, people: int) -> People:
     """People at random, of few values so that some are equally near, with gaps and categories."""
     features = int(rng.integers(1, 7))
-    place = rng.integers(-3, 4, (people, features)) / 4
-    place[rng.random(place.shape) < 0.2] = np.nan
-    return People(place.astype(np.float32), rng.random(features) < 0.3)
+    coordinates = rng.integers(-3, 4, (people, features)) / 4
+    coordinates[rng.random(coordinates.shape) < 0.2] = np.nan
+    return People(coordinates.astype(np.float32), rng.random(features) < 0.3)
 
 
 def squares(neighbourhood: People, x: Rows) -> Rows:
     """The reference: squared distances in float64; a category, and a value on one side alone, counts one."""
-    place, other = neighbourhood.place.astype(np.float64), x.astype(np.float64)
-    apart = (place - other) ** 2
-    apart[:, neighbourhood.nominal] = (place != other)[:, neighbourhood.nominal]
-    neither, one = np.isnan(place) & np.isnan(other), np.isnan(place) ^ np.isnan(other)
+    coordinates, other = neighbourhood.coordinates.astype(np.float64), x.astype(np.float64)
+    apart = (coordinates - other) ** 2
+    apart[:, neighbourhood.nominal] = (coordinates != other)[:, neighbourhood.nominal]
+    neither, one = np.isnan(coordinates) & np.isnan(other), np.isnan(coordinates) ^ np.isnan(other)
     return np.asarray(np.where(neither, 0.0, np.where(one, 1.0, apart)).sum(axis=1))
 
 
@@ -65,12 +65,12 @@ def test_distances_are_those_of_plain_arithmetic(seed: int, people: int) -> None
     """Given anyone among any people, few or none, squares are exact where float32 holds them, and the mean of the five nearest is that of plain float64."""
     rng = np.random.default_rng(seed)
     neighbourhood = random_people(rng, people)
-    rows = random_people(rng, 3).place
-    rows = np.resize(rows, (3, neighbourhood.place.shape[1]))
-    told = distances(neighbourhood.place, neighbourhood.nominal, rows)
+    rows = random_people(rng, 3).coordinates
+    rows = np.resize(rows, (3, neighbourhood.coordinates.shape[1]))
+    told = distances(neighbourhood.coordinates, neighbourhood.nominal, rows)
     for row, distance in zip(rows, told.tolist(), strict=True):
         found = np.empty(people, np.float32)
-        squares_to(neighbourhood.place, neighbourhood.nominal, row, found)
+        squares_to(neighbourhood.coordinates, neighbourhood.nominal, row, found)
         wanted = squares(neighbourhood, row)
         assert found.tolist() == wanted.tolist()
         assert mean_of_nearest(found) == distance
@@ -83,10 +83,11 @@ def test_the_nearest_come_in_their_order_and_equals_in_the_pool_s(seed: int, peo
     """Given people of whom some are equally near, those found are what a stable sort by distance puts first, counted from the pool's start."""
     rng = np.random.default_rng(seed)
     neighbourhood = random_people(rng, people)
-    x = np.resize(random_people(rng, 1).place, (1, neighbourhood.place.shape[1]))[0]
+    x = np.resize(random_people(rng, 1).coordinates, (1, neighbourhood.coordinates.shape[1]))[0]
     first = int(rng.integers(people + 1))
     wanted = (
-        first + np.argsort(squares(People(neighbourhood.place[first:], neighbourhood.nominal), x), kind="stable")[:most]
+        first
+        + np.argsort(squares(People(neighbourhood.coordinates[first:], neighbourhood.nominal), x), kind="stable")[:most]
     )
     assert nearest_people(neighbourhood, first, x, most).tolist() == wanted.tolist()
 
@@ -97,18 +98,20 @@ def test_accepted_people_are_as_far_apart_as_each_is_from_the_others(seed: int, 
     """Given fewer accepted people than are sampled, the genuine distance is the mean over all of them of that to the five nearest others; 0 without any."""
     neighbourhood = random_people(np.random.default_rng(seed), people)
     first = people // 3
-    accepted = People(neighbourhood.place[first:], neighbourhood.nominal)
-    apart = [mean_distance(np.delete(squares(accepted, x), i)) for i, x in enumerate(accepted.place)]
+    accepted = People(neighbourhood.coordinates[first:], neighbourhood.nominal)
+    apart = [mean_distance(np.delete(squares(accepted, x), i)) for i, x in enumerate(accepted.coordinates)]
     assert genuine_distance(neighbourhood, first) == (sum(apart) / len(apart) if apart else 0.0)
     assert genuine_distance(neighbourhood, people) == 0.0
 
 
 def test_of_many_accepted_people_some_are_asked_evenly() -> None:
     """Given two thousand accepted people along a line, the genuine distance is that of the sample, and the same every time."""
-    place = np.cumsum(np.linspace(0.0, 1.0, 2000))[:, None].astype(np.float32)
-    neighbourhood = People(place, np.zeros(1, np.bool_))
+    coordinates = np.cumsum(np.linspace(0.0, 1.0, 2000))[:, None].astype(np.float32)
+    neighbourhood = People(coordinates, np.zeros(1, np.bool_))
     chosen = np.unique(np.linspace(0, 1999, GENUINE_SAMPLE).astype(np.int64))
-    wanted = [mean_distance(np.delete((place[:, 0] - place[i, 0]) ** 2, i)) for i in chosen.tolist()]  # in float32
+    wanted = [
+        mean_distance(np.delete((coordinates[:, 0] - coordinates[i, 0]) ** 2, i)) for i in chosen.tolist()
+    ]  # in float32
     assert genuine_distance(neighbourhood, 0) == sum(wanted) / len(wanted)
     assert genuine_distance(neighbourhood, 0) == genuine_distance(neighbourhood, 0)
 
@@ -125,11 +128,13 @@ def test_people_are_placed_by_their_cells(
     for j, rule in enumerate(model.rules.rules):
         assert people.nominal[j] == (rule.type == "category")
         nowhere = np.nan if people.nominal[j] else np.float32(model.matrix.medians[j] / scales[j])
-        assert np.array_equal(people.place[~known[:, j], j], np.full((~known[:, j]).sum(), nowhere), equal_nan=True)
+        assert np.array_equal(
+            people.coordinates[~known[:, j], j], np.full((~known[:, j]).sum(), nowhere), equal_nan=True
+        )
         for cell in np.unique(model.matrix.cells[known[:, j], j]).tolist():
             own = known[:, j] & (model.matrix.cells[:, j] == cell)
             wanted = cell if people.nominal[j] else where(model, j, cell, model.matrix.rows[own, j]) / scales[j]
-            assert people.place[own, j].tolist() == [np.float32(wanted)] * int(own.sum())
+            assert people.coordinates[own, j].tolist() == [np.float32(wanted)] * int(own.sum())
 
 
 def where(model: PublishedModel, j: int, cell: int, values: Rows) -> float:
@@ -165,9 +170,9 @@ def test_one_person_less_than_a_crowd_leaves_the_middle(
     outside = np.flatnonzero(matrix.cells[:, 0] != cell)
     kept = rng.permutation(np.concatenate([inside, outside]))
     smaller = dataclasses.replace(matrix, rows=matrix.rows[kept], cells=matrix.cells[kept])
-    place = people_of(model.rules, smaller, model.cells).place[smaller.cells[:, 0] == cell, 0]
+    coordinates = people_of(model.rules, smaller, model.cells).coordinates[smaller.cells[:, 0] == cell, 0]
     wanted = where(model, 0, cell, matrix.rows[inside, 0])
-    assert place.tolist() == [np.float32(wanted / matrix.scales[0])] * people
+    assert coordinates.tolist() == [np.float32(wanted / matrix.scales[0])] * people
 
 
 def test_of_very_many_people_the_medians_are_of_some_evenly_chosen() -> None:
@@ -177,12 +182,12 @@ def test_of_very_many_people_the_medians_are_of_some_evenly_chosen() -> None:
     again = np.random.default_rng(0).integers(0, len(matrix), many)
     larger = dataclasses.replace(matrix, rows=matrix.rows[again], cells=matrix.cells[again])
     chosen = np.unique(np.linspace(0, many - 1, MEDIANS_AMONG_MAX).astype(np.int64))
-    place = people_of(model.rules, larger, model.cells).place
+    coordinates = people_of(model.rules, larger, model.cells).coordinates
     known = ~np.isnan(larger.rows[:, 0])
     for cell in np.unique(larger.cells[known, 0]).tolist():
         own = known & (larger.cells[:, 0] == cell)
         wanted = where(model, 0, cell, larger.rows[chosen[own[chosen]], 0])
-        assert set(place[own, 0].tolist()) == {np.float32(wanted / matrix.scales[0])}
+        assert set(coordinates[own, 0].tolist()) == {np.float32(wanted / matrix.scales[0])}
 
 
 @PAIRS
@@ -193,11 +198,11 @@ def test_a_person_is_placed_in_scales(library: Library, approve: Approve) -> Non
     category = np.array([rule.type == "category" for rule in model.rules.rules])
     assert category.any()
     for row in shop.declined(10):
-        placed = place_of_row(row, model.rules, model.matrix, model.cells)
+        ours = coordinates_of_row(row, model.rules, model.matrix, model.cells)
         own = without_no_record(row[None], model.rules)[0]
         wanted = np.where(np.isnan(own), model.matrix.medians, own) / model.matrix.scales
         at = np.where(np.isnan(own), np.nan, model.cells.of(row[None])[0])
-        assert np.array_equal(placed, np.where(category, at, wanted).astype(np.float32), equal_nan=True)
+        assert np.array_equal(ours, np.where(category, at, wanted).astype(np.float32), equal_nan=True)
 
 
 @PAIRS
@@ -208,19 +213,19 @@ def test_many_people_are_placed_as_each_alone(
     """Given rows, none or many, each has the place, to the last bit, that its values have one by one."""
     shop = make(library, approve)
     known = shop.model.rules, shop.model.matrix, shop.model.cells
-    placed = place_of_rows(shop.pool, *known)
+    ours = coordinates_of_rows(shop.pool, *known)
     every = np.arange(shop.pool.shape[1])
-    for row, place in zip(without_no_record(shop.pool, shop.model.rules), placed, strict=True):
-        assert place_of(row, every, *known).tobytes() == place.tobytes()
-    assert place_of_rows(shop.pool[:0], *known).shape == (0, shop.pool.shape[1])
+    for row, coordinates in zip(without_no_record(shop.pool, shop.model.rules), ours, strict=True):
+        assert coordinates_of(row, every, *known).tobytes() == coordinates.tobytes()
+    assert coordinates_of_rows(shop.pool[:0], *known).shape == (0, shop.pool.shape[1])
 
 
 def test_the_farthest_value_has_a_finite_place() -> None:
     """Given the largest numbers there are, their places and the squares of their distances are finite."""
     model = lender("lightgbm").model
     matrix = dataclasses.replace(model.matrix, scales=np.full(len(FEATURES), 1e-300))
-    placed = place_of(np.array([1.7e308, -1.7e308]), np.array([0, 0]), model.rules, matrix, model.cells)
-    assert placed.tolist() == [FARTHEST, -FARTHEST]
+    ours = coordinates_of(np.array([1.7e308, -1.7e308]), np.array([0, 0]), model.rules, matrix, model.cells)
+    assert ours.tolist() == [FARTHEST, -FARTHEST]
     found = np.empty(1, np.float32)
-    squares_to(placed[:1, None], np.zeros(1, np.bool_), placed[1:], found)
+    squares_to(ours[:1, None], np.zeros(1, np.bool_), ours[1:], found)
     assert np.isfinite(found).all()

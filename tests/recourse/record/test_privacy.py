@@ -121,7 +121,7 @@ def twins(shop: Lender, seed: int) -> tuple[PublishedModel, PublishedModel]:
 def test_people_in_a_cell_of_few_stand_where_the_cell_does(library: Library, approve: Approve, seed: int) -> None:
     """Given a pool whose every value moved within its cell, whoever shares a cell with too few for a median has the same place among people, to the last bit."""
     both = twins(lender(library, approve), seed)
-    places = [people_of(one.rules, one.matrix, one.cells).place for one in both]
+    places = [people_of(one.rules, one.matrix, one.cells).coordinates for one in both]
     few = np.column_stack([np.bincount(own)[own] < CROWDED for own in both[0].matrix.cells.T])
     assert few.any()
     assert places[0][few].tobytes() == places[1][few].tobytes()

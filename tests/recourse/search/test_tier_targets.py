@@ -12,7 +12,7 @@ from stream.events import TIERS
 from stream.forest.walk import leaf_slots
 from stream.recourse.answer import answer
 from stream.recourse.comparators.leaf_matrix import without_no_record
-from stream.recourse.comparators.people import distances, place_of_row
+from stream.recourse.comparators.people import coordinates_of_row, distances
 from stream.recourse.comparators.ranking import Ranking, ranking
 from stream.recourse.rules.feature_rule import LABELS, Mutability
 from stream.recourse.rules.policy import Policy
@@ -430,13 +430,13 @@ def test_far_is_nearer_to_accepted_people_than_near(library: Library, approve: A
     shop = category_lender(library, approve)
     model = shop.model
     assert model.robust is not None
-    accepted = model.robust.people.place[model.matrix.first_past(shop.cutoff, shop.sign) :]
+    accepted = model.robust.people.coordinates[model.matrix.first_past(shop.cutoff, shop.sign) :]
     near: list[npt.NDArray[np.float32]] = []
     far: list[npt.NDArray[np.float32]] = []
     for row in shop.declined(40):
         if found := query_of(shop, row, {}).found:
             for places, target in ((near, found[0]), (far, found[2])):
-                places.append(place_of_row(target.target, model.rules, model.matrix, model.cells))
+                places.append(coordinates_of_row(target.target, model.rules, model.matrix, model.cells))
     nominal = model.robust.people.nominal
     assert len(near) > 20
     assert distances(accepted, nominal, np.array(far)).mean() < distances(accepted, nominal, np.array(near)).mean()
