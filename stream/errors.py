@@ -18,7 +18,7 @@ def shown(text: str, characters_max: int = NAME_CHARACTERS_MAX) -> str:
     return safe if len(text) <= characters_max else f"{safe}..."
 
 
-def place_of(fault: BaseException) -> str:
+def where_raised(fault: BaseException) -> str:
     """File, line and function where a fault was raised, without its text, which may hold a feature's value."""
     frames = traceback.extract_tb(fault.__traceback__)
     if not frames:

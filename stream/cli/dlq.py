@@ -28,7 +28,7 @@ from stream.runtime.retry import Retry
 from stream.runtime.settings import Settings, read_settings
 from stream.times import time_ms
 
-PLACE: Final = re.compile(r"\d{1,10}:\d{1,19}")
+POSITION: Final = re.compile(r"\d{1,10}:\d{1,19}")
 REDRIVE_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,80}")
 UNREADABLE: Final = "(unreadable)"
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -253,7 +253,7 @@ def _reasons(given: Iterable[str]) -> frozenset[str]:
 
 
 def _position(text: str) -> str:
-    if not PLACE.fullmatch(text):
+    if not POSITION.fullmatch(text):
         message = f"{text!r} is no place; name it as PARTITION:OFFSET, such as 0:17, as `coach dlq list` does"
         raise ConfigurationError(message)
     partition, offset = text.split(":")

@@ -10,7 +10,7 @@ import click
 
 from stream.runtime.logs import set_up_logging
 from stream.runtime.settings import read_settings
-from stream.runtime.settings_reader import Described, documentation, masked
+from stream.runtime.settings_reader import AnySettings, documentation, masked
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ def worker(*, print_config: bool, as_json: bool, **flags: str | None) -> None:
     run_worker(settings)
 
 
-def print_settings(settings: Described, *, as_json: bool) -> None:
+def print_settings(settings: AnySettings, *, as_json: bool) -> None:
     """Print settings, secrets masked: as JSON, or a line each with its meaning."""
     shown = masked(settings)
     if as_json:

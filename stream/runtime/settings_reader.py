@@ -43,13 +43,13 @@ class About:
     check: Callable[[str], None] | None = None
 
 
-class Described(Protocol):
+class AnySettings(Protocol):
     """A dataclass whose every field is `Annotated[type, About(...)]` with a default."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
 
-SomeSettings = TypeVar("SomeSettings", bound=Described)
+SomeSettings = TypeVar("SomeSettings", bound=AnySettings)
 
 
 def read_settings_class(
@@ -86,7 +86,7 @@ def refuse(wrong: list[str]) -> None:
         raise ConfigurationError("; ".join(wrong))
 
 
-def masked(settings: Described) -> dict[str, str]:
+def masked(settings: AnySettings) -> dict[str, str]:
     """The settings as `COACH_NAME: value`, without secrets, those within URLs too."""
     shown = {}
     for name, (_, about) in settings_of(type(settings)).items():
@@ -98,7 +98,7 @@ def masked(settings: Described) -> dict[str, str]:
     return shown
 
 
-def documentation(kind: type[Described]) -> list[tuple[str, str, str]]:
+def documentation(kind: type[AnySettings]) -> list[tuple[str, str, str]]:
     """Each setting as (variable, default, meaning), in order."""
     defaults = masked(kind())
     meanings = {PREFIX + name.upper(): about.doc for name, (_, about) in settings_of(kind).items()}
@@ -106,13 +106,13 @@ def documentation(kind: type[Described]) -> list[tuple[str, str, str]]:
 
 
 @cache
-def settings_of(kind: type[Described]) -> dict[str, tuple[Any, About]]:
+def settings_of(kind: type[AnySettings]) -> dict[str, tuple[Any, About]]:
     """Each setting's type and description, in order."""
     hints = get_type_hints(kind, include_extras=True)
     return {one.name: get_args(hints[one.name]) for one in fields(kind)}
 
 
-def _misspelt(kind: type[Described], environment: Mapping[str, str], part: str) -> list[str]:
+def _misspelt(kind: type[AnySettings], environment: Mapping[str, str], part: str) -> list[str]:
     """Variables of this part whose names are no setting's, and nearly one."""
     known = [name.upper() for name in settings_of(kind)]
     wrong = []

@@ -22,7 +22,7 @@ from stream.errors import (
     RegistryUnavailable,
     SchemaUnavailable,
     UnexpectedFault,
-    place_of,
+    where_raised,
 )
 from stream.events import AuditRecord, Decision, ModelPublished
 from stream.models.model_table import ModelTable
@@ -163,7 +163,7 @@ class Answerer:
             raise
         except Exception as fault:  # noqa: BLE001 - whatever it is, it must not stop the decisions behind this one
             error = UnexpectedFault(
-                f"{type(fault).__name__} at {place_of(fault)}: a fault of this software; report it, then redrive"
+                f"{type(fault).__name__} at {where_raised(fault)}: a fault of this software; report it, then redrive"
             )
             log.error(  # noqa: TRY400 - a traceback's last line may hold a feature's value
                 "decision.fault", extra={"decision_id": decision.decision_id if decision else None, "fault": str(error)}

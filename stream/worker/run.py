@@ -241,7 +241,7 @@ class StoppableWorker(Worker):
     """Faust's worker, with a bound on how long a stop may take."""
 
     def __init__(self, app: faust.App, *, grace_s: float, **options: Any) -> None:  # noqa: ANN401 - Faust's own options
-        """`grace_s` is that bound."""
+        """`grace_s`: how long a stop may take, in seconds."""
         super().__init__(app, **options)
         self.spinner = None
         self._grace_s = grace_s

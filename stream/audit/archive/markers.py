@@ -74,7 +74,7 @@ class Marker:
 
     @property
     def rows(self) -> int:
-        """Records and unreadable ones."""
+        """How many rows the files of the range hold, unreadable records included."""
         return sum(one.rows for one in self.files) + (self.unreadable.rows if self.unreadable else 0)
 
     @property

@@ -45,7 +45,7 @@ class OpenRange:
 
     @property
     def full(self) -> bool:
-        """Whether nothing more can come."""
+        """Whether all offsets of the range were read, so that it can be kept as whole."""
         return self.until >= self.of.end
 
     @property

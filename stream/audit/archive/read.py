@@ -27,7 +27,7 @@ class Wanted:
 
     @property
     def all(self) -> bool:
-        """Whether nothing is left out."""
+        """Whether all records are meant: no day and no model leaves any out."""
         return (self.since, self.until, self.model_id, self.model_version) == (None, None, None, None)
 
     def may_hold(self, path: str) -> bool:

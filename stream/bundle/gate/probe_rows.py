@@ -83,7 +83,7 @@ class ProbeRows:
 
     @property
     def counts(self) -> dict[ProbeKind, int]:
-        """Rows of each kind."""
+        """How many rows there are of each kind."""
         return {kind: placements.rows for kind, placements in self._of.items()} | {"node": len(self.nodes)}
 
     def batches(self) -> Iterator[ProbeBatch]:

@@ -29,8 +29,8 @@ _INTEGERS = re.compile(r"(?:-?[0-9]{1,10}(?: -?[0-9]{1,10})*)?")
 _NUMBERS = re.compile(r"(?:[-+.0-9a-z]+(?: [-+.0-9a-z]+)*)?")
 _PER_SPLIT = ("left_child", "right_child", "split_feature", "decision_type")
 # Columns that LightGBM reads too, past the end of a short line; how many fewer values there are than leaves.
-_UNUSED = {"split_gain": 1, "internal_value": 1, "internal_weight": 1, "internal_count": 1}
-_UNUSED |= {"leaf_weight": 0, "leaf_count": 0}
+_FEWER_THAN_LEAVES = {"split_gain": 1, "internal_value": 1, "internal_weight": 1, "internal_count": 1}
+_FEWER_THAN_LEAVES |= {"leaf_weight": 0, "leaf_count": 0}
 _LINES_MAX = 22  # of one tree: LightGBM reads no further
 _WORD_MAX = 2**32 - 1  # of cat_threshold: 32 bits
 
@@ -133,7 +133,7 @@ def _columns(named: Lines, features: int) -> TreeText:
     (leaves,), (categories,) = _integers(named["num_leaves"], 1), _integers(named["num_cat"], 1)
     splits = leaves - 1
     left, right, feature, decision = (_integers(named[name], splits) if splits else [] for name in _PER_SPLIT)
-    for name, fewer in _UNUSED.items():
+    for name, fewer in _FEWER_THAN_LEAVES.items():
         if name in named and (splits or (name == "leaf_count" and named[name])):  # empty of one leaf, up to 4.3
             _numbers(named[name], leaves - fewer)
     _numbers(named.get("shrinkage", "1"), 1)

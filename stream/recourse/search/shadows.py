@@ -34,7 +34,7 @@ class Shadows:
 
     @property
     def held_out(self) -> int:
-        """How many are held out."""
+        """How many are held out of one applicant's search, to measure its advice."""
         return len(self.forests) - self.searched
 
     def ring(self, row: NDArray[np.float64]) -> list[int]:

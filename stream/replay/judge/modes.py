@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
 from stream.canonical import sha256
-from stream.errors import MalformedRecord, PoisonError, StreamError, UnexpectedFault, place_of
+from stream.errors import MalformedRecord, PoisonError, StreamError, UnexpectedFault, where_raised
 from stream.events import Decision
 from stream.recourse.answer import Answer, answer
 from stream.recourse.finding import score
@@ -95,7 +95,9 @@ class Judge:
         except (StreamError, MemoryError):
             raise
         except Exception as fault:  # noqa: BLE001 - whatever it is, it must not stop the records behind this one
-            found = UnexpectedFault(f"{type(fault).__name__} at {place_of(fault)}: a fault of this software; report it")
+            found = UnexpectedFault(
+                f"{type(fault).__name__} at {where_raised(fault)}: a fault of this software; report it"
+            )
             log.error(  # noqa: TRY400 - a traceback's last line may hold a feature's value
                 "replay.fault", extra={"decision_id": decision_id, "where": raw.where, "fault": str(found)}
             )

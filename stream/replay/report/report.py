@@ -15,7 +15,7 @@ from stream.replay.report.tally import MARGIN_BIN, NANO, ReplayTally, effort_of_
 from stream.replay.sources.source import Snapshot
 
 FORMAT_VERSION: Final = 1
-PLACES: Final = ("out",)  # parameters that say where, not what
+FOLDERS: Final = ("out",)  # parameters that say where, not what
 SIDES: Final = ("before", "after")
 RECOURSE: Final = (
     "still_feasible", "newly_feasible", "no_longer_feasible", "still_infeasible", "not_asked_for", "unknown_before",
@@ -41,7 +41,7 @@ def report_of(parameters: Mapping[str, Any], source: Snapshot, tally: ReplayTall
         "format_version": FORMAT_VERSION,
         "run_id": parameters["run_id"],
         "mode": mode,
-        "parameters": {name: value for name, value in parameters.items() if name not in PLACES},
+        "parameters": {name: value for name, value in parameters.items() if name not in FOLDERS},
         "source": source.to_json(),
         "records": tally.records,
         "offsets_without_record": tally.without_record,

@@ -208,5 +208,5 @@ def effort_of_bin(key: str) -> float:
 
 
 def margin_bin(margin: float) -> int:
-    """The bin of a margin."""
+    """The bin of a margin, MARGIN_BIN wide; the outermost hold all beyond MARGIN_BINS_MAX."""
     return max(-MARGIN_BINS_MAX, min(MARGIN_BINS_MAX, math.floor(margin / MARGIN_BIN)))

@@ -43,7 +43,7 @@ class Snapshot:
     records: int
 
     def to_json(self) -> dict[str, Any]:
-        """As run.json keeps it."""
+        """The snapshot as run.json keeps it; `snapshot_of` reads it back."""
         ranges = {str(part): [first, end] for part, (first, end) in sorted(self.ranges.items())}
         return {"kind": self.kind, "says": dict(self.says), "ranges": ranges, "records": self.records}
 
