@@ -6,12 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-<<<<<<< HEAD
 from stream.bundle.advice.pool_rank import PoolRank, rank_pool
-=======
-from stream.bundle.advice.pool_rank import rank_pool
-from stream.forest.cutoffs import Approve
->>>>>>> dcb06da (The last leftovers: where_raised, AnySettings, one Approve, and docstrings that say what a number counts)
 
 MARGINS = np.array([-1.0, 0.0, 0.0, 2.0, 9.0], np.float32)
 TARGETS: dict[str, tuple[Any, float | None]] = {
