@@ -14,6 +14,7 @@ from stream.bundle.manifest_fields import SHADOWS_MAX
 from stream.bundle.open import open_bundle
 from stream.bundle.read_model import read_file
 from stream.cli.bundle_report import built_for_machines, built_for_people, facts, probes_line
+from stream.cli.progress import has_terminal
 from stream.errors import ConfigurationError
 from stream.recourse.search.shadows import SEARCHED_SHARE
 
@@ -132,7 +133,9 @@ class ManyPaths(click.Command):
 @click.option("--out", "out_dir", type=click.Path(path_type=Path), required=True, help="Folder to make.")
 @click.option("--model-id", default=MODEL_ID, show_default=True, help="How decisions name the model.")
 @click.option("--model-version", help="How they name its version.  [default: from the model file's digest]")
-@click.option("--revision", type=click.IntRange(min=1), default=1, show_default=True, help="Of the same version.")
+@click.option(
+    "--revision", type=click.IntRange(1, 2**31 - 1), default=1, show_default=True, help="Of the same version."
+)
 @click.option("--reference-key-file", type=FILE, help="Secret that turns pool rows into opaque references.")
 @click.option(
     "--record-bytes-max",
@@ -168,7 +171,7 @@ def build(*, reference_key_file: Path | None, as_json: bool, **inputs: Any) -> N
     built = build_bundle(
         **inputs,  # every other flag is a keyword of the same name
         reference_key=_secret(reference_key_file),
-        progress=BuildStages(terminal=click.get_text_stream("stderr").isatty()),
+        progress=BuildStages(terminal=has_terminal()),
     )
     if as_json:
         click.echo(json.dumps(built_for_machines(built), sort_keys=True))

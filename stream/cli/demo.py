@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
@@ -79,6 +80,9 @@ def demo(  # noqa: PLR0913, PLR0917 - one parameter per flag
     Starts an embedded Kafka and Redis, trains a model on the German credit data (or on yours), publishes it, lets the
     real worker answer every declined application, prints three of the answers, and verifies every audit record.
     """
+    if not math.isfinite(rate):
+        message = f"--rate {rate}: a finite number of decisions a second"
+        raise ConfigurationError(message)
     if publish_only and out is None:
         message = "--publish-only also needs --out, a folder that the workers can read: the bundle's place"
         raise ConfigurationError(message)

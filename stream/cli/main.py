@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import signal
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Final
 
 import click
 
-from stream.errors import StreamError, exit_code
+from stream.errors import WRONG_USAGE, StreamError, exit_code
 
 INTERRUPTED: Final = 130  # 128 + SIGINT, what a shell reports
 
@@ -69,6 +70,12 @@ class Coach(click.Group):
                 raise
             click.echo(f"coach: {one_line(error)}", err=True)
             ctx.exit(exit_code(error))
+        except OSError as error:  # a full disk behind standard output, a path that no system takes
+            if ctx.params["debug"] or isinstance(error, BrokenPipeError):
+                raise
+            where = f": {error.filename}" if error.filename else ""
+            click.echo(f"coach: {error.strerror or error}{where}", err=True)
+            ctx.exit(WRONG_USAGE)
         except KeyboardInterrupt:
             click.echo("coach: interrupted", err=True)
             ctx.exit(INTERRUPTED)
@@ -94,7 +101,13 @@ def coach(debug: bool) -> None:  # noqa: FBT001 - `Coach.invoke` reads it from t
 
 def main() -> None:
     """Run `coach` with the process's arguments, and exit."""
+    for one in (signal.SIGTERM, signal.SIGHUP):  # so that drafts are removed; long-running commands have their own way
+        signal.signal(one, _leave)
     coach(prog_name="coach")
+
+
+def _leave(number: int, _frame: object) -> None:
+    raise SystemExit(128 + number)
 
 
 if __name__ == "__main__":

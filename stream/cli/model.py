@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import click
 
 from stream.bundle.uris import without_secrets
+from stream.cli.progress import has_terminal
 from stream.errors import ConfigurationError, shown
 from stream.events import ModelPublished
 from stream.models.publishing import PublishRequest, publish
@@ -145,7 +145,7 @@ def _name(published: ModelPublished) -> str:
 @contextmanager
 def _progress() -> Iterator[Callable[[int, int], None]]:
     """A bar on a terminal, a line at each tenth elsewhere; both on standard error."""
-    terminal, shown_tenth = sys.stderr.isatty(), -1
+    terminal, shown_tenth = has_terminal(), -1
 
     def show(done: int, total: int) -> None:
         nonlocal shown_tenth

@@ -19,9 +19,14 @@ RATE_FROM_S: Final = 0.5
 WIDTH: Final = 60
 
 
+def has_terminal() -> bool:
+    """Whether somebody may watch standard error; nobody can where the process was started without one."""
+    return bool(sys.stderr and sys.stderr.isatty())
+
+
 def counted(items: Iterable[Item], what: str) -> Iterator[Item]:
     """Yield the items, and show how many there were of `what` (a plural)."""
-    terminal = sys.stderr.isatty()
+    terminal = has_terminal()
     for count, item in enumerate(items, start=1):
         yield item
         if count % (COUNT_EVERY if terminal else LINE_EVERY) == 0:
@@ -35,7 +40,7 @@ class RecordsProgress:
 
     def __init__(self, *, terminal: bool | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         """Start the clock, in seconds. `terminal`: whether standard error is one; None: find out."""
-        self._terminal = sys.stderr.isatty() if terminal is None else terminal
+        self._terminal = has_terminal() if terminal is None else terminal
         self._clock = clock
         self._began_s = self._shown_s = clock()
         self._shown = -1

@@ -75,6 +75,6 @@ def _write_errors(name: str) -> Iterator[None]:
         yield
     except BrokenPipeError:
         raise
-    except OSError as error:
-        message = f"cannot write {name}: {error.strerror or error}"
+    except (OSError, RuntimeError) as error:  # the latter for a loop of symbolic links
+        message = f"cannot write {name}: {getattr(error, 'strerror', None) or error}"
         raise ConfigurationError(message) from error
