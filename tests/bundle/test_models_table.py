@@ -129,11 +129,11 @@ def test_the_page_says_how_many_rows_the_gate_asks_and_keeps() -> None:
     text = (REPOSITORY / "docs" / "models.md").read_text("utf-8")
     assert f"- on {COMBINATIONS:,} rows with several features" in text
     assert f"Up to {PROBES_KEPT_MAX:,} of these rows" in text
-    assert f"put onto up to {CODES_OF_NODE_MAX} codes" in text
+    assert f"set to up to {CODES_OF_NODE_MAX} codes" in text
     assert f"up to {INTEGER_POOL_ROWS:,} of its rows" in text
     asks = text.replace("\n", " ")
-    bounds = f"{CODE_ROWS_MAX:,} codes over all splits (but {CODES_OF_NODE_MIN} of each), and {LEAVES_OF_TREE_MAX:,} leaves of a tree"
-    assert f"at most {NODES_PROBED_MAX:,} splits, each distinct feature and threshold first, {bounds}" in asks
+    bounds = f"{CODE_ROWS_MAX:,} codes over all splits, but at least {CODES_OF_NODE_MIN} of each; and {LEAVES_OF_TREE_MAX:,} leaves of a tree"
+    assert f"at most {NODES_PROBED_MAX:,} splits, each distinct feature and threshold first; {bounds}" in asks
 
 
 def test_a_table_of_words_is_asked_in_another_order_than_the_training_s(tmp_path: Path) -> None:
