@@ -30,7 +30,7 @@ def stored(one: DeadLetter | str, *, decision_id: str | None = "d-1") -> StoredL
 
 
 FITS: dict[str, tuple[Any, Any]] = {  # a filter's field -> a value that takes the letter, and one that does not
-    "places": (frozenset({"3:17", "0:0"}), frozenset({"3:18"})),
+    "positions": (frozenset({"3:17", "0:0"}), frozenset({"3:18"})),
     "reasons": (frozenset({"ModelNotPublished"}), frozenset({"ClaimMismatch"})),
     "stage": ("resolve", "decode"),
     "key": (b"k", b"another"),
