@@ -123,14 +123,7 @@ def _found(source: str | None, topic: str | None) -> tuple[Iterable[Found | Arch
 @click.option("--json", "as_json", is_flag=True, help="Print what was done as one JSON object.")
 @click.pass_context
 def sink_records(
-    ctx: click.Context,
-    /,
-    *,
-    once: bool,
-    accept_loss: bool,
-    kafka_brokers: str | None,
-    as_json: bool,
-    **own: object,
+    ctx: click.Context, /, *, once: bool, accept_loss: bool, kafka_brokers: str | None, as_json: bool, **own: object
 ) -> None:
     """Bring the audit topic (COACH_TOPIC_AUDIT) into an archive of Parquet files by day and model; runs until SIGTERM.
 

@@ -40,12 +40,7 @@ class HttpClient:
         with Watchdog(left_s, self._end):
             try:
                 with self._client.stream(
-                    method,
-                    url,
-                    content=content,
-                    headers=headers,
-                    timeout=left_s(),
-                    extensions={"trace": self._trace},
+                    method, url, content=content, headers=headers, timeout=left_s(), extensions={"trace": self._trace}
                 ) as response:
                     yield response
             except httpx2.TransportError as error:

@@ -59,14 +59,8 @@ def flow(report: Report) -> str:
         axes.set_xlim(-0.42, 1.42)
         total = max(1, sum(band[2] for band in bands))
         gap = 0.06 * total
-        tops = {
-            "approved": 0.0,
-            "declined": float(sum(band[2] for band in bands if band[0] == "approved")) + gap,
-        }
-        after_tops = {
-            "approved": 0.0,
-            "declined": float(sum(band[2] for band in bands if band[1] == "approved")) + gap,
-        }
+        tops = {"approved": 0.0, "declined": float(sum(band[2] for band in bands if band[0] == "approved")) + gap}
+        after_tops = {"approved": 0.0, "declined": float(sum(band[2] for band in bands if band[1] == "approved")) + gap}
         left, right = dict(tops), dict(after_tops)
         for was, now, count, colour, alpha in bands:
             _band(axes, left[was], right[now], count, colour, alpha)
@@ -209,10 +203,7 @@ def _for_a_page(svg: str, name: str) -> str:
     body = svg[svg.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", body, flags=re.DOTALL)
     body = re.sub(
-        r'<svg [^>]*?viewBox="([^"]*)"[^>]*>',
-        r'<svg viewBox="\1" aria-hidden="true" focusable="false">',
-        body,
-        count=1,
+        r'<svg [^>]*?viewBox="([^"]*)"[^>]*>', r'<svg viewBox="\1" aria-hidden="true" focusable="false">', body, count=1
     )
     referred = set(re.findall(r'(?:url\(|href=")#([\w-]+)', body))
     body = re.sub(r' id="([^"]+)"', lambda one: _own_id(one[1], name, referred), body)
