@@ -80,7 +80,7 @@ class Pipeline:
         write_out: Callable[[Sequence[Tried], Sequence[Outcome], Retry], list[Outcome]],
         order: CommitOrder,
         settings: Settings,
-        accounts: DecisionLog,
+        decision_log: DecisionLog,
         generation: Callable[[], int],
         suspended: Callable[[], bool],
         models_changes: Callable[[], int],
@@ -93,9 +93,9 @@ class Pipeline:
         self._write_out = write_out
         self._order = order
         self._settings = settings
-        self._decision_log = accounts
-        self._counters = accounts.counters
-        self._vitals = accounts.vitals
+        self._decision_log = decision_log
+        self._counters = decision_log.counters
+        self._vitals = decision_log.vitals
         self._generation = generation
         self._suspended = suspended
         self._models_changes = models_changes

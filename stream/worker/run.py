@@ -148,7 +148,7 @@ class WorkerProcess:
             ),
             order=CommitOrder(ack=partial(ack, app), release=partial(release, app)),
             settings=settings,
-            accounts=DecisionLog(self._counters, self._vitals),
+            decision_log=DecisionLog(self._counters, self._vitals),
             generation=lambda: int(app.consumer_generation_id),
             suspended=lambda: not app.flow_control.is_active(),
             models_changes=lambda: self._table.changes,

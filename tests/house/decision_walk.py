@@ -90,7 +90,7 @@ async def _answer(walked: Walk, lender: Lender, record: Any) -> None:
         write_out=partial(write_out, delivery, SINGLE_OBJECT, settings),
         order=book.order(),
         settings=settings,
-        accounts=DecisionLog(worker_counters(), Vitals()),
+        decision_log=DecisionLog(worker_counters(), Vitals()),
         generation=lambda: 1,
         suspended=lambda: False,
         models_changes=lambda: 0,

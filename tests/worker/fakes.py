@@ -187,7 +187,7 @@ async def bench(**settings: Any) -> AsyncIterator[Bench]:
         write_out=partial(write_out, delivery, SINGLE_OBJECT, chosen),
         order=book.order(),
         settings=chosen,
-        accounts=DecisionLog(counters, vitals),
+        decision_log=DecisionLog(counters, vitals),
         generation=lambda: state["bench"].generation,
         suspended=lambda: state["bench"].suspended,
         models_changes=lambda: answerer.changes,

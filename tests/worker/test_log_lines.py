@@ -60,10 +60,10 @@ def models(toy: Lender) -> Models:
 
 def told(here: Answerer, record: Inbound) -> str:
     """Answer one record, close its account, and give what was logged."""
-    accounts = DecisionLog(worker_counters(), Vitals())
+    decision_log = DecisionLog(worker_counters(), Vitals())
     with log_lines() as written:
         (outcome,) = here.outcomes([record], budget_s=60)
-        accounts.close([(record, outcome)], acknowledged_ms=3_500)
+        decision_log.close([(record, outcome)], acknowledged_ms=3_500)
     return written.getvalue()
 
 
