@@ -58,6 +58,12 @@ class MalformedRecord(PoisonError):
     stage = "decode"
 
 
+class UnreadableRecords(PoisonError):
+    """A batch of Kafka's log that no record can be read from; the dead letter holds the batch, its header included."""
+
+    stage = "decode"
+
+
 class UnknownSchema(PoisonError):
     """The frame names a schema that neither `schemas/` nor the registry holds, or one that ours cannot read."""
 

@@ -22,6 +22,7 @@ from stream.errors import (
     RegistryUnavailable,
     SchemaUnavailable,
     UnexpectedFault,
+    UnreadableRecords,
     where_raised,
 )
 from stream.events import AuditRecord, Decision, ModelPublished
@@ -31,6 +32,7 @@ from stream.recourse.model import PublishedModel
 from stream.recourse.record.decision_record import decision_by_value
 from stream.runtime.kafka.dead_letters import SOFTWARE_VERSION
 from stream.runtime.kafka.inbound import Inbound
+from stream.runtime.kafka.record_batches import UnreadableBatch
 from stream.runtime.settings import Settings
 from stream.wire.decisions import read_decision
 from stream.wire.framing import Framing
@@ -172,6 +174,8 @@ class Answerer:
 
     def _read(self, record: Inbound) -> Decision:
         """Raises: SchemaUnavailable, for only this one has to wait while the registry is away; other PoisonErrors."""
+        if isinstance(record.value, UnreadableBatch):
+            raise UnreadableRecords(record.value.account(record.offset))
         try:
             bytes_max = self._settings.decision_bytes_max
             return read_decision(record.value or b"", bytes_max=bytes_max, framing=self._framing, topic=record.topic)

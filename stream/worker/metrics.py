@@ -12,6 +12,7 @@ from stream.models.open_bundles import ORIGINS, OpenBundles
 from stream.recourse.record.decision_record import ENGINE_VERSION
 from stream.runtime.counters import DURATIONS_S, Counters, Labels, counter, gauge, histogram
 from stream.runtime.kafka.lag import CONSUMER_LAG
+from stream.runtime.kafka.offset_gaps import OFFSET_GAPS
 from stream.worker.answering import APPROVED, DECLINED, UNREAD
 from stream.worker.broker_watch import BrokerWatch
 from stream.worker.decision_log import DEAD_LETTER, NOT_NEEDED
@@ -64,6 +65,7 @@ METERS: Final = (
         DURATIONS_S,
     ),
     CONSUMER_LAG,
+    *OFFSET_GAPS,
     gauge("parked_decisions", "Decisions that wait for their model now."),
     gauge("uncommitted_decisions", "Decisions read and not marked as safe to commit."),
     gauge("outage", "1 while this dependency is away and waited for.", "dependency"),

@@ -25,6 +25,7 @@ from stream.runtime.kafka.dead_letters import SOFTWARE_VERSION
 from stream.runtime.kafka.delivery import KafkaDelivery
 from stream.runtime.kafka.inbound import Inbound
 from stream.runtime.kafka.lag import LagWatch
+from stream.runtime.kafka.offset_gaps import tell_gap
 from stream.runtime.kafka.start_offsets import ensure_start_offsets
 from stream.runtime.kafka.topics import TopicKeeper
 from stream.runtime.settings import Settings
@@ -131,7 +132,7 @@ class WorkerProcess:
         async def take(record: Inbound) -> None:  # the pipeline needs the application, and the application this
             await pipeline.take(record)
 
-        app = make_app(settings, take)
+        app = make_app(settings, take, on_gap=partial(tell_gap, counters=self._counters))
         pipeline = self._pipeline = Pipeline(
             outcomes_of=Answerer(
                 table=self._table,

@@ -52,7 +52,7 @@ def test_a_message_that_faust_skips_does_not_become_safe_to_commit() -> None:
         async def take(_record: Inbound) -> None:
             """Never called."""
 
-        app = make_app(Settings(), take)
+        app = make_app(Settings(), take, on_gap=lambda _gap: None)
         app.finalize()
         (topic,) = [agent.channel for agent in app.agents.values()]
         consumer: Any = FaustConsumer()

@@ -35,7 +35,7 @@ def dead_letter(
     letter is retryable whatever the reason: the original still lies at its topic, partition and offset, and can only be
     had from there.
     """
-    message, value = str(error), record.value
+    message, value = str(error), None if record.value is None else bytes(record.value)
     if without_value:
         digest = hashlib.sha256(value or b"").hexdigest()
         message = (

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Final, Self
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package leaves its re-exports undeclared
     AdminClient,
     OffsetSpec,
@@ -33,7 +33,7 @@ PARTITIONS_MAX: Final = 1_000  # beyond, the rest is not told
 
 CONSUMER_LAG: Final[Meter] = gauge(
     "consumer_lag_records",
-    "Records of the topic that the group has not committed; the same from each member of the group.",
+    "Records of the topic, up to its first open transaction, that the group has not committed; each member tells all.",
     "topic",
     "partition",
     series_max=PARTITIONS_MAX,
@@ -95,5 +95,9 @@ class LagWatch:
         }
 
     def _ends(self, asked: list[TopicPartition], which: Any) -> dict[int, int]:  # noqa: ANN401 - it has no types
-        futures = self._admin.list_offsets(dict.fromkeys(asked, which), request_timeout=ANSWER_MAX_S)
+        futures = self._admin.list_offsets(
+            dict.fromkeys(asked, which),
+            isolation_level=IsolationLevel.READ_COMMITTED,  # what lies beyond an open transaction is for nobody yet
+            request_timeout=ANSWER_MAX_S,
+        )
         return {one.partition: int(future.result(ANSWER_MAX_S).offset) for one, future in futures.items()}

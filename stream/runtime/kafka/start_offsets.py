@@ -2,6 +2,8 @@
 
 Faust's `auto_offset_reset` would decide silently, and differently after the offsets of a quiet group expired. So each
 partition's offset is looked up first; where there is none, `--start-at` gives it and it is committed as the group's own.
+A partition added since is younger than the group: all of it is new, so it is read from its beginning, whatever
+`--start-at` says.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ def ensure_start_offsets(
     start_at: StartAt | None,
     timeout_s: float,
 ) -> dict[int, int]:
-    """See to it that the group has a committed offset on each partition; return those that were set now.
+    """See to it that the group has a committed offset on each partition that it knows; return those that were set now.
 
     Raises: ConfigurationError when one is missing and `start_at` is None; KafkaUnavailable when the brokers do not
     answer, or keep refusing, within `timeout_s`.
@@ -52,13 +54,20 @@ def ensure_start_offsets(
 
 
 def _try_once(
-    consumer: Consumer, topic: str, partitions: int, start_at: StartAt | None, timeout_s: float
+    consumer: Consumer,
+    topic: str,
+    partitions: int,
+    start_at: StartAt | None,
+    timeout_s: float,
 ) -> dict[int, int]:
     """Return the offsets that were missing and are set now. Raises: ConfigurationError, KafkaException."""
     committed = consumer.committed([TopicPartition(topic, number) for number in range(partitions)], timeout=timeout_s)
+    known = [one for one in committed if one.offset >= 0]
     nothing = [one.partition for one in committed if one.offset < 0]
+    if known and nothing:  # its workers begin there at the earliest; a commit from outside would have to wait for them
+        log.info("start.partitions_added", extra={"topic": topic, "partitions": nothing})
+        return {}
     if not nothing:
-        _warn_of_gaps(consumer, committed, timeout_s)
         return {}
     if start_at is None:
         these = f"partition{'s' * (len(nothing) > 1)} {', '.join(map(str, nothing))}"
@@ -89,14 +98,3 @@ def _offsets(
     asked = [TopicPartition(topic, number, start_at.time_ms) for number in numbers]
     found = consumer.offsets_for_times(asked, timeout=timeout_s)
     return {one.partition: marks[one.partition][1] if one.offset in (-1, OFFSET_END) else one.offset for one in found}
-
-
-def _warn_of_gaps(consumer: Consumer, committed: Sequence[TopicPartition], timeout_s: float) -> None:
-    """Say where decisions were deleted before the group read them: nothing can bring them back, but someone must know."""
-    for one in committed:
-        low, _ = consumer.get_watermark_offsets(one, timeout=timeout_s, cached=False)
-        if low > one.offset:
-            log.error(
-                "start.decisions_deleted_unread",
-                extra={"topic": one.topic, "partition": one.partition, "count": low - one.offset},
-            )
