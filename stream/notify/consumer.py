@@ -8,13 +8,14 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from stream.errors import ConfigurationError, KafkaUnavailable
-from stream.runtime.kafka.inbound import Inbound
+from stream.runtime.kafka.inbound import Inbound, headers_of
 
 log = logging.getLogger(__name__)
 
+ANSWER_MAX_S: Final = 10.0  # for the brokers to say what is committed
 POLL_INTERVAL_MAX_S: Final = 900.0  # one letter's SMTP steps, each of which may time out
 PROVEN_FOR: Final = 0.3  # share of the session timeout after which ownership is proven again
 # Errors of a commit that mean the group has rebalanced without this member.
@@ -25,7 +26,7 @@ LOST: Final = frozenset(
         KafkaError._ASSIGNMENT_LOST, KafkaError._STATE,  # noqa: SLF001 - librdkafka's names
     }
 )  # fmt: skip
-HEALS: Final = frozenset({KafkaError._PARTITION_EOF, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN})  # noqa: SLF001
+HEALS: Final = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN})  # noqa: SLF001
 
 
 class PartitionLost(Exception):
@@ -47,6 +48,10 @@ class OpenOffsets:
     def settle(self, offset: int) -> None:
         """Note that a record needs no more work."""
         self._open.discard(offset)
+
+    def reached(self, end: int) -> None:
+        """Note the partition's end, which may lie behind markers of transactions that nobody is given."""
+        self._next = end if self._next is None else max(self._next, end)
 
     def __contains__(self, offset: int) -> bool:
         return offset in self._open
@@ -86,6 +91,7 @@ class NotifierConsumer:
                 "group.id": group,
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
+                "enable.partition.eof": True,
                 "auto.offset.reset": "error",  # `ensure_start_offsets` set the start; an operator decides about the rest
                 "partition.assignment.strategy": "cooperative-sticky",
                 "session.timeout.ms": int(session_timeout_s * 1000),
@@ -163,6 +169,11 @@ class NotifierConsumer:
         fault = message.error()
         if fault is None:
             return message
+        if fault.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name
+            offsets = self.owned.get(int(message.partition() or 0))
+            if offsets is not None and not self._backlog:
+                offsets.reached(int(message.offset() or 0))
+            return None
         if fault.code() in HEALS or fault.retriable():
             return None
         raise _error_of(fault, self.topic)
@@ -177,7 +188,7 @@ class NotifierConsumer:
         return Inbound(
             key=_bytes(message.key()),
             value=_bytes(message.value()),
-            headers=tuple((str(one[0]), _bytes(one[1])) for one in message.headers() or []),
+            headers=headers_of(message),
             topic=self.topic,
             partition=partition,
             offset=offset,
@@ -200,6 +211,9 @@ class NotifierConsumer:
         self._committed |= offsets
 
     def _on_assign(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        for one in self._consumer.committed(partitions, timeout=ANSWER_MAX_S):
+            if one.offset < 0:  # added since the group began: all that lies there is new
+                partitions[[other.partition for other in partitions].index(one.partition)].offset = OFFSET_BEGINNING
         self._consumer.incremental_assign(partitions)
         for one in partitions:
             self.owned[one.partition] = OpenOffsets()

@@ -6,7 +6,7 @@ from typing import Final
 
 from stream.errors import poison_kinds
 from stream.runtime.counters import DURATIONS_S, counter, gauge, histogram
-from stream.runtime.kafka.lag import CONSUMER_LAG
+from stream.runtime.kafka.lag import GROUP_METERS
 
 SKIPPED: Final = ("replay", "not_model_decline", "duplicate", "different_answer_again")
 METERS: Final = (
@@ -41,7 +41,7 @@ METERS: Final = (
     ),
     counter("notify_retries_total", "Tries that were refused for the time being, by channel.", "channel"),
     counter("notify_outage_pauses_total", "Pauses while Kafka, the mail server or another receiver was away."),
-    CONSUMER_LAG,
+    *GROUP_METERS,
     gauge("notices_waiting", "Letters that wait for their next try."),
     gauge("notices_urgent", "Those among them that are due soon (COACH_NOTIFY_URGENT_S)."),
     gauge("notices_overdue", "Those among them whose notice_due_at has passed."),

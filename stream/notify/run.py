@@ -153,7 +153,7 @@ class NotifierProcess:
         )
         group, topic = self._settings.notify_group, self._service.topic_recommendations
         with self._signals(), health, LagWatch(kafka_properties(self._service), group=group, topic=topic) as lag:
-            self._counters.follow("consumer_lag_records", lag.by_partition)
+            lag.follow(self._counters)
             try:
                 self._loop()
             finally:

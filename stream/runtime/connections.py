@@ -30,6 +30,7 @@ def kafka_properties(settings: Settings) -> dict[str, Any]:
         "security.protocol": settings.kafka_security_protocol,
         "logger": librdkafka_log,
         "reconnect.backoff.max.ms": 2_000,
+        "topic.metadata.refresh.interval.ms": 5_000,  # until new partitions, and a topic made anew, are seen
     }
     if "SASL" in settings.kafka_security_protocol:
         properties["sasl.mechanism"] = settings.kafka_sasl_mechanism

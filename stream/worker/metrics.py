@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from stream.errors import poison_kinds
@@ -11,7 +11,7 @@ from stream.models.model_table import ModelTable
 from stream.models.open_bundles import ORIGINS, OpenBundles
 from stream.recourse.record.decision_record import ENGINE_VERSION
 from stream.runtime.counters import DURATIONS_S, Counters, Labels, counter, gauge, histogram
-from stream.runtime.kafka.lag import CONSUMER_LAG
+from stream.runtime.kafka.lag import GROUP_METERS
 from stream.runtime.kafka.offset_gaps import OFFSET_GAPS
 from stream.worker.answering import APPROVED, DECLINED, UNREAD
 from stream.worker.broker_watch import BrokerWatch
@@ -64,7 +64,7 @@ METERS: Final = (
         "From the timestamp of a declined decision's record to its recommendation acknowledged by the brokers.",
         DURATIONS_S,
     ),
-    CONSUMER_LAG,
+    *GROUP_METERS,
     *OFFSET_GAPS,
     gauge("parked_decisions", "Decisions that wait for their model now."),
     gauge("uncommitted_decisions", "Decisions read and not marked as safe to commit."),
@@ -102,9 +102,7 @@ def follow_models(counters: Counters, table: ModelTable, reader: ModelReader, bu
     counters.follow("leaf_cache_rebuilds_total", lambda: {(result,): n for result, n in bundles.cache_rebuilds.items()})
 
 
-def follow_pipeline(
-    counters: Counters, pipeline: Pipeline, watch: BrokerWatch, lag: Callable[[], Mapping[Labels, float]]
-) -> None:
+def follow_pipeline(counters: Counters, pipeline: Pipeline, watch: BrokerWatch) -> None:
     """Ask for what the pipeline holds, and what it waits for, at each scrape."""
 
     def outage() -> Mapping[Labels, float]:
@@ -114,4 +112,3 @@ def follow_pipeline(
     counters.follow("parked_decisions", lambda: pipeline.parked)
     counters.follow("uncommitted_decisions", lambda: pipeline.uncommitted)
     counters.follow("outage", outage)
-    counters.follow("consumer_lag_records", lag)

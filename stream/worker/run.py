@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import threading
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, cast
 
@@ -45,6 +46,7 @@ log = logging.getLogger(__name__)
 LOOP: Final = "the event loop"  # what /health hears of
 BEAT_EVERY_S: Final = 1.0
 LOOP_STALLED_AFTER_S: Final = 60.0
+STALLED_AFTER_S: Final = 60.0  # past COACH_MODEL_WAIT_S, for which one decision may hold up its partition's commits
 WATCH_TIMEOUT_S: Final = 3.0  # for a broker to give a sign of life
 LOOKUP_WAIT_S: Final = 0.2  # for the registry to tell of a schema; a decision that needs longer waits aside
 STOP_GRACE_S: Final = 20.0  # past drain_s: what a stop may take before the process ends without further ado
@@ -73,6 +75,7 @@ class WorkerProcess:
         self._failure: BaseException | None = None
         self._assigned = False
         self._partitions: list[int] = []
+        self._stalled_s: Callable[[], Mapping[int, float]] = dict
         self._pipeline: Pipeline | None = None
         self._watch = BrokerWatch(TopicKeeper(self._properties, timeout_s=WATCH_TIMEOUT_S).partitions)
 
@@ -165,7 +168,9 @@ class WorkerProcess:
         announcer.start()
         try:
             with LagWatch(self._properties, group=settings.group, topic=settings.topic_decisions) as lag:
-                follow_pipeline(self._counters, pipeline, self._watch, lag.by_partition)
+                follow_pipeline(self._counters, pipeline, self._watch)
+                lag.follow(self._counters)
+                self._stalled_s = lag.stalled_s
                 self._run_faust(app, loop, pipeline)
         finally:
             announcer.stop()
@@ -221,7 +226,20 @@ class WorkerProcess:
         if pipeline is None or not self._assigned:
             return ["it is starting: the brokers have not assigned partitions to it yet"]
         waiting = f"an outage is waited out: {pipeline.waiting_for} is away" if pipeline.waiting_for else ""
-        return [why for why in (waiting, "no Kafka broker answers" if self._watch.away else "") if why]
+        brokers = "no Kafka broker answers" if self._watch.away else ""
+        return [why for why in (waiting, brokers, *self._stalled()) if why]
+
+    def _stalled(self) -> list[str]:
+        """Say which partitions of this worker make no progress; of any worker, where this one has none."""
+        after_s, topic = self._settings.model_wait_s + STALLED_AFTER_S, self._settings.topic_decisions
+        if not self._partitions and not self._stalled_s():
+            return [f"the group has given it no partition, and the brokers name none of topic {topic}"]
+        return [
+            f"partition {partition} of {topic} has decisions that wait, and none was committed for {stalled_s:.0f} s"
+            + ("" if self._partitions else "; the group has given this worker no partition")
+            for partition, stalled_s in sorted(self._stalled_s().items())
+            if stalled_s > after_s and (not self._partitions or partition in self._partitions)
+        ]
 
     async def _on_assigned(self, _app: object, assigned: set[Any], **_more: object) -> None:
         self._assigned = True

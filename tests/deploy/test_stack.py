@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
@@ -15,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,7 +22,7 @@ from tests.deploy.programs import DEPLOY, Prometheus, coach, need, running, with
 from tests.house.pictures import png_size
 from tests.kafka.brokers import free_ports
 from tests.service.lender import Lender, record, records
-from tests.service.room import REPOSITORY, Room, room, wait_until
+from tests.service.room import REPOSITORY, Room, probed, room, wait_until
 from tests.service.stack import Stack
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(180)]
@@ -265,13 +263,3 @@ def test_an_outage_is_seen_by_the_readiness_probe_and_not_by_the_liveness_probe(
         stack.redis.up()
     wait_until(lambda: probed(port, "/ready")[0] == 200, timeout_s=30, what="a worker that is ready again")
     deployed.room.until_done()
-
-
-def probed(port: int, path: str) -> tuple[int, Any]:
-    """What a probe hears."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
-            return answer.status, json.load(answer)
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, json.load(error)

@@ -16,7 +16,7 @@ PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-
 MODULE_LINES_MAX = 360  # most fit in 300
 MODULES_MAX = 15  # of a folder
 FUNCTION_LINES_MAX = 70
-PACKAGE_LINES_MAX = 36_500
+PACKAGE_LINES_MAX = 37_500
 FOLDERS_TO_MEND: set[str] = set()
 UNWELCOME = {"core", "utils", "helpers", "common", "manager"}
 

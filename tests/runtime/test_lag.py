@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from stream.demo.embedded.embedded_kafka import EmbeddedKafka
 from stream.runtime.kafka import lag
-from stream.runtime.kafka.lag import LagWatch
+from stream.runtime.kafka.lag import GroupProgress, LagWatch
 from tests.kafka.brokers import Brokers, free_ports
 from tests.service.room import wait_until
 from tests.service.stack import Stack
@@ -60,3 +60,20 @@ def test_without_brokers_no_lag_is_told(caplog: pytest.LogCaptureFixture, monkey
         wait_until(lambda: caplog.records, timeout_s=20, what="a line that the lag is unknown")
         assert watch.by_partition() == {}
     assert [one.message for one in caplog.records] == ["lag.unknown"]
+
+
+def test_a_partition_stalls_from_when_it_last_moved_and_only_while_something_waits() -> None:
+    """Given the offsets and lags of a group, look by look, then each partition's time without progress begins anew when its offset moves, either way, or when nothing waits; a partition that comes and goes begins at 0."""
+    now_s = 0.0
+    progress = GroupProgress(clock=lambda: now_s)
+    assert progress.look({0: 5, 1: 0}, {0: 3, 1: 0}) == {0: 0, 1: 0}
+    now_s = 10
+    assert progress.look({0: 5, 1: 0}, {0: 9, 1: 0}) == {0: 10, 1: 0}
+    now_s = 20
+    assert progress.look({0: 6, 1: 0, 2: -1001}, {0: 8, 1: 4, 2: 7}) == {0: 0, 1: 10, 2: 0}
+    now_s = 30
+    assert progress.look({0: 2, 1: 0, 2: -1001}, {0: 8, 1: 4, 2: 7}) == {0: 0, 1: 20, 2: 10}
+    now_s = 40
+    assert progress.look({0: 2}, {0: 8}) == {0: 10}
+    now_s = 50
+    assert progress.look({0: 2, 1: 0}, {0: 8, 1: 4}) == {0: 20, 1: 0}

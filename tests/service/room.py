@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -101,6 +103,16 @@ class WorkerProcess:
                 self.process.kill()
                 self.process.wait()
             self._said.close()
+
+
+def probed(port: int, path: str) -> tuple[int, Any]:
+    """What a probe hears."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.load(error)
 
 
 def freeze(pid: int) -> None:

@@ -58,7 +58,7 @@ def test_what_is_waited_for_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
         async with bench() as here:
             monkeypatch.setattr(here.vitals, "expect", lambda what, _within_s: expected.append(what))
-            follow_pipeline(here.counters, here.pipeline, BrokerWatch(lambda: None), dict)
+            follow_pipeline(here.counters, here.pipeline, BrokerWatch(lambda: None))
             here.answerer.failures = [RedisUnavailable("away")] * 4
             await here.take(inbound(0), inbound(1, value=b"wait m w"))
             await here.until(lambda: here.pipeline.waiting_for)

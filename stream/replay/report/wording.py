@@ -47,6 +47,7 @@ FEASIBILITY_WORDS: Final[Mapping[str, str]] = {
 }  # fmt: skip
 REASON_WORDS: Final[Mapping[str, str]] = {
     "MalformedRecord": "the bytes are no record of the kind that this mode reads",
+    "UnreadableRecords": "in a batch of Kafka's log that cannot be read",
     "UnknownSchema": "framed with a schema that nobody here knows",
     "InvalidDecision": "a field of the decision breaks its contract",
     "UnknownOutcome": "the outcome is neither approved nor declined",

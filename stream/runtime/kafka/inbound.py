@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
 from stream.events import Header, Source
 from stream.times import TIME_MS_MAX, rfc3339
+
+UNREADABLE_HEADERS: Final = (("coach-unreadable-headers", None),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,10 @@ def inbound_of(message: Message, *, first_seen_ms: int = 0) -> Inbound:
 
 
 def headers_of(message: Message) -> tuple[tuple[str, bytes | None], ...]:
-    """Give a record's headers in their order."""
-    pairs: Sequence[tuple[str, Any]] = message.headers() or []  # type: ignore[assignment]  # never a mapping when read
+    """Give a record's headers in their order; UNREADABLE_HEADERS in place of all where the name of one is no UTF-8."""
+    pairs: Sequence[tuple[str, Any]]
+    try:
+        pairs = message.headers() or []  # type: ignore[assignment]  # never a mapping when read
+    except (SystemError, UnicodeDecodeError):  # confluent-kafka 2.16.1 raises the former, with the latter as its cause
+        return UNREADABLE_HEADERS
     return tuple((name, None if value is None else bytes(value)) for name, value in pairs)

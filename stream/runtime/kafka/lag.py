@@ -1,7 +1,7 @@
 """How far a consumer group is behind on a topic, asked of the brokers every few seconds from a thread of its own.
 
     with LagWatch(kafka_properties(settings), group=..., topic=settings.topic_audit) as lag:
-        counters.follow("consumer_lag_records", lag.by_partition)
+        lag.follow(counters)
 
 Every member of a group tells the lag of all partitions, so that one which nobody has shows too: take the maximum over
 the members, not the sum. A look costs one request for what is committed, and two to each broker that leads a partition.
@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Self
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
@@ -20,7 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package
     OffsetSpec,
 )
 
-from stream.runtime.counters import Labels, Meter, gauge
+from stream.runtime.counters import Counters, Labels, Meter, gauge
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,34 @@ CONSUMER_LAG: Final[Meter] = gauge(
 )
 
 
+STALLED: Final[Meter] = gauge(
+    "partition_stalled_seconds",
+    "How long the partition has had records that wait, and the group committed none of it; the same from each member.",
+    "topic",
+    "partition",
+    series_max=PARTITIONS_MAX,
+)
+GROUP_METERS: Final = (CONSUMER_LAG, STALLED)
+
+
+class GroupProgress:
+    """Since when each partition has had lag without its committed offset moving."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._committed: dict[int, int] = {}
+        self._since_s: dict[int, float] = {}
+
+    def look(self, committed: Mapping[int, int], lag: Mapping[int, int]) -> dict[int, float]:
+        """Take in the group's offsets and lags by partition. Returns: seconds without progress, 0 where nothing waits."""
+        now_s = self._clock()
+        for partition, offset in committed.items():
+            if not lag[partition] or self._committed.get(partition) != offset:
+                self._since_s[partition] = now_s
+        self._committed = dict(committed)
+        return {partition: now_s - self._since_s[partition] for partition in committed}
+
+
 class LagWatch:
     """Knows the lag as it was at the last look; nothing while the brokers do not tell."""
 
@@ -48,6 +77,8 @@ class LagWatch:
         self._topic = topic
         self._every_s = every_s
         self._lag: dict[Labels, float] = {}
+        self._progress = GroupProgress()
+        self._stalled_s: dict[int, float] = {}
         self._logged_why = ""
         self._stopping = threading.Event()
         # It joins no group: it never subscribes. `group.id` says whose offsets it asks for.
@@ -68,13 +99,23 @@ class LagWatch:
         """The lag by (topic, partition)."""
         return self._lag
 
+    def stalled_s(self) -> dict[int, float]:
+        """Seconds for which each partition has had lag and made no progress."""
+        return self._stalled_s
+
+    def follow(self, counters: Counters) -> None:
+        """Let both meters be read from here."""
+        counters.follow(CONSUMER_LAG.name, self.by_partition)
+        counters.follow(STALLED.name, lambda: {(self._topic, str(one)): s for one, s in self._stalled_s.items()})
+
     def _run(self) -> None:
         try:
             while not self._stopping.is_set():
                 try:
-                    self._lag, self._logged_why = self._look(), ""
+                    self._look()
+                    self._logged_why = ""
                 except (KafkaException, KeyError, TimeoutError) as unknown:
-                    self._lag = {}
+                    self._lag, self._stalled_s = {}, {}
                     if str(unknown) != self._logged_why:
                         self._logged_why = str(unknown)
                         log.info("lag.unknown", extra={"topic": self._topic, "why": self._logged_why})
@@ -82,17 +123,14 @@ class LagWatch:
         finally:
             self._consumer.close()
 
-    def _look(self) -> dict[Labels, float]:
+    def _look(self) -> None:
         partitions = self._consumer.list_topics(self._topic, timeout=ANSWER_MAX_S).topics[self._topic].partitions
         asked = [TopicPartition(self._topic, one) for one in sorted(partitions)[:PARTITIONS_MAX]]
         committed = {one.partition: one.offset for one in self._consumer.committed(asked, timeout=ANSWER_MAX_S)}
         lows, highs = self._ends(asked, EARLIEST), self._ends(asked, LATEST)
-        return {
-            (self._topic, str(one.partition)): max(
-                0, highs[one.partition] - max(committed[one.partition], lows[one.partition])
-            )
-            for one in asked
-        }
+        lag = {one: max(0, highs[one] - max(offset, lows[one])) for one, offset in committed.items()}
+        self._lag = {(self._topic, str(partition)): records for partition, records in lag.items()}
+        self._stalled_s = self._progress.look(committed, lag)
 
     def _ends(self, asked: list[TopicPartition], which: Any) -> dict[int, int]:  # noqa: ANN401 - it has no types
         futures = self._admin.list_offsets(

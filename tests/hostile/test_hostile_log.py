@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -14,9 +15,11 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
+from tests.kafka.brokers import free_ports
 from tests.kafka.raw_log import hostile_batches, produce_raw, raw_batch, raw_record, unreadable_batches
+from tests.notify.notifier_room import notifier_room
 from tests.service.lender import Lender, record, records
-from tests.service.room import Room, freeze, room, wait_until
+from tests.service.room import Room, command, freeze, probed, room, wait_until
 from tests.service.stack import Stack
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(180)]
@@ -217,15 +220,17 @@ def send_to(here: Room, lender: Lender, number: int, *, partition: int) -> None:
 def test_a_topic_made_anew_is_read_within_seconds(real: Stack, toy: Lender, tmp_path: Path) -> None:
     """Given a running worker, when its topic is deleted and made anew, then what is written to the new one is answered within seconds, and while it was away the worker was not ready."""
     numbers = toy.declined(2)
-    with room(real, tmp_path, partitions=1) as here:
+    (port,) = free_ports(1)
+    with room(real, tmp_path, partitions=1, metrics_port=str(port)) as here:
         here.publish(toy)
         worker = here.worker()
         here.send(records(toy, numbers[:1]))
         here.until_done()
+        assert probed(port, "/ready")[0] == 200
         admin = AdminClient({"bootstrap.servers": here.settings.kafka_brokers})
         for future in admin.delete_topics([here.settings.topic_decisions]).values():
             future.result(30)
-        time.sleep(1)
+        wait_until(lambda: probed(port, "/ready")[0] == 503, what="not ready without the topic", timeout_s=30)
         real.create_topics(here.settings, partitions=1)
         wait_until(
             lambda: here.settings.topic_decisions in admin.list_topics(timeout=5).topics, what="the topic made anew"
@@ -237,6 +242,8 @@ def test_a_topic_made_anew_is_read_within_seconds(real: Stack, toy: Lender, tmp_
             timeout_s=45,
         )
         assert worker.alive
+        wait_until(lambda: probed(port, "/ready")[0] == 200, what="ready again", timeout_s=30)
+        assert probed(port, "/health")[0] == 200
 
 
 def test_timestamps_far_ahead_and_far_behind_are_answered_alike(real: Stack, toy: Lender, tmp_path: Path) -> None:
@@ -252,3 +259,63 @@ def test_timestamps_far_ahead_and_far_behind_are_answered_alike(real: Stack, toy
         here.worker()
         here.until_done()
         assert answered(here) == {"t0", "t1", "t2"}
+
+
+def test_no_consumer_of_our_own_topics_ends_at_a_header_name_that_is_no_text(
+    real: Stack, toy: Lender, tmp_path: Path
+) -> None:
+    """Given a decision, its audit record, recommendation and dead letter, each with a header name that is no UTF-8, then the sink keeps them, the notifier writes its letter, a replay answers, and the topics are listed."""
+    (number,) = toy.declined(1)
+    with notifier_room(real, tmp_path, partitions=1) as letters:
+        here = letters.room
+        here.publish(toy)
+        here.worker()
+        here.send([*records(toy, [number]), (b"bad", b"{")])
+        here.until_done()
+        settings = here.settings
+        topics = (settings.topic_decisions, settings.topic_audit, settings.topic_recommendations, settings.topic_dlq)
+        for topic in topics:
+            (kept, *_) = here.read(topic)
+            strange = raw_record(kept.key(), kept.value(), headers=[(b"\xff", b"y")])
+            assert produce_raw(settings.kafka_brokers, topic, raw_batch(strange)) == [None]
+        here.until_done()
+        for topic, count in zip(topics, (3, 3, 3, 2), strict=True):
+            assert len(command(here, "topics", "read", topic).stdout.splitlines()) == count
+        letters.notifier(COACH_START_AT="earliest")
+        letters.until_done()
+        assert [one["status"] for one in letters.notices("printed", "sent")] == ["printed"]
+        kept_by_sink = command(here, "audit", "sink", "--to", str(tmp_path / "archive"), "--once")
+        assert kept_by_sink.returncode == 0, kept_by_sink.stderr
+        assert command(here, "audit", "verify", str(tmp_path / "archive")).returncode == 0
+        listed = command(here, "dlq", "list", "--json")
+        assert (listed.returncode, len(listed.stdout.splitlines())) == (0, 2), listed.stderr
+        replayed = command(here, "replay", "--run-id", "strange", "--no-topics", "--out", str(tmp_path / "report"))
+        assert replayed.returncode in (0, 1), replayed.stderr
+        assert "2 " in replayed.stdout
+
+
+def test_a_topic_s_end_lies_behind_the_marker_of_a_transaction(real: Stack, toy: Lender, tmp_path: Path) -> None:
+    """Given topics whose last offset is the marker of a transaction, committed or aborted, or an open one, then reading them to their end ends, with what is committed and without what is not."""
+    with notifier_room(real, tmp_path, partitions=1) as letters:
+        here = letters.room
+        here.publish(toy)
+        for topic in (here.settings.topic_decisions, here.settings.topic_recommendations, here.settings.topic_models):
+            for name in ("committed", "aborted", "open"):
+                with transaction(here, f"{topic}-{name}") as producer:
+                    producer.produce(topic, key=name.encode(), value=b"{}", partition=0)
+                    producer.flush()
+                    if name == "committed":
+                        producer.commit_transaction()
+                    if name == "aborted":
+                        producer.abort_transaction()
+                    began_s = time.monotonic()
+                    told = [
+                        json.loads(line)["key"] for line in command(here, "topics", "read", topic).stdout.splitlines()
+                    ]
+                    print(f"{topic} {name}: read in {time.monotonic() - began_s:.1f} s")
+                    assert [one for one in told if one in ("committed", "aborted", "open")] == ["committed"]
+                    if name == "open":
+                        producer.abort_transaction()
+        assert command(here, "model", "list").returncode == 0
+        letters.notifier(COACH_START_AT="earliest")
+        letters.until_done()
