@@ -122,6 +122,10 @@ class BundleLost(ModelNotPublished):
     """The bundle of a published model is neither in the cache nor at its URI: its decisions wait, the others go on."""
 
 
+class BundleLoading(ModelNotPublished):
+    """The bundle of a published model is being fetched or opened: its decisions wait, the others go on."""
+
+
 class ClaimMismatch(PoisonError):
     """The margin or probability that the decider claims is not what the named model gives."""
 
@@ -189,6 +193,10 @@ class KafkaUnavailable(DependencyError):
 
 class RedisUnavailable(DependencyError):
     """Redis does not answer."""
+
+
+class RedisRefused(RedisUnavailable):
+    """Redis answers that it will not: a key of another type, no permission, no memory. Waiting does not change that."""
 
 
 class RegistryUnavailable(DependencyError):

@@ -12,16 +12,18 @@ import fsspec
 
 from stream.bundle.atomic_folder import atomic_folder
 from stream.bundle.manifest import MANIFEST, READ_BYTES, FileEntry, decode_manifest, digest_of
+from stream.bundle.sources import check_size
 from stream.bundle.uris import without_secrets
 from stream.errors import BundleUnavailable, CorruptionError, DiskUnavailable
 
 MANIFEST_BYTES_MAX: Final = 16 << 20
+BUNDLE_BYTES_MAX: Final = 1 << 40  # where nobody sets a bound: only the disk is one
 
 
-def fetch_bundle(uri: str, into: Path, *, bundle_sha256: str | None = None) -> str:
+def fetch_bundle(uri: str, into: Path, *, bundle_sha256: str | None = None, bytes_max: int = BUNDLE_BYTES_MAX) -> str:
     """Copy the bundle at `uri` to the folder `into`, whole or not at all; return its digest.
 
-    Raises: BundleUnavailable where it cannot be read, CorruptionError where it is not `bundle_sha256` or a file is
+    Raises: BundleUnavailable where it cannot be read or is too large, CorruptionError where it is not `bundle_sha256` or a file is
     not what its manifest says, DiskUnavailable where this host cannot keep it.
     """
     shown = without_secrets(uri)
@@ -33,6 +35,7 @@ def fetch_bundle(uri: str, into: Path, *, bundle_sha256: str | None = None) -> s
         message = f"the bundle at {shown} is {found[:12]}, not {bundle_sha256[:12]} as published; publish it again"
         raise CorruptionError(message)
     manifest = decode_manifest(content, shown)
+    check_size(manifest["files"], into, bytes_max)
     try:
         with atomic_folder(into) as draft:
             (draft / MANIFEST).write_bytes(content)

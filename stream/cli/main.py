@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import signal
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -12,6 +13,7 @@ import click
 
 from stream.errors import WRONG_USAGE, StreamError, exit_code
 
+OWNER_ONLY: Final = 0o077  # files become 0600 and folders 0700
 INTERRUPTED: Final = 130  # 128 + SIGINT, what a shell reports
 
 
@@ -21,18 +23,27 @@ class Subcommand:
 
     module: str
     summary: str
+    writes_personal_data: bool = False
 
 
 SUBCOMMANDS: Final = {  # in the order in which one meets them
     "demo": Subcommand("stream.cli.demo", "The whole story on this machine, with nothing else installed."),
     "bundle": Subcommand("stream.cli.bundle", "Build a bundle from a model and its training pool, or look into one."),
     "model": Subcommand("stream.cli.model", "Publish a bundle to the workers, or list what is published."),
-    "recommend": Subcommand("stream.cli.recommend", "Answer the declined rows of a file, offline."),
+    "recommend": Subcommand(
+        "stream.cli.recommend", "Answer the declined rows of a file, offline.", writes_personal_data=True
+    ),
     "worker": Subcommand("stream.cli.worker", "Answer declined decisions from Kafka as they come."),
-    "audit": Subcommand("stream.cli.audit", "Keep audit records in an archive, and re-check them."),
-    "notify": Subcommand("stream.cli.notify", "Send each declined applicant one letter, and record it."),
-    "dlq": Subcommand("stream.cli.dlq", "List dead letters, show one, or send them back."),
-    "replay": Subcommand("stream.cli.replay", "Answer historic decisions again, and report what differs."),
+    "audit": Subcommand(
+        "stream.cli.audit", "Keep audit records in an archive, and re-check them.", writes_personal_data=True
+    ),
+    "notify": Subcommand(
+        "stream.cli.notify", "Send each declined applicant one letter, and record it.", writes_personal_data=True
+    ),
+    "dlq": Subcommand("stream.cli.dlq", "List dead letters, show one, or send them back.", writes_personal_data=True),
+    "replay": Subcommand(
+        "stream.cli.replay", "Answer historic decisions again, and report what differs.", writes_personal_data=True
+    ),
     "topics": Subcommand("stream.cli.topics", "Create or check the topics, or print what is on one."),
 }
 
@@ -92,11 +103,15 @@ Example:
 )
 @click.option("--debug", is_flag=True, envvar="COACH_DEBUG", help="Show the full traceback of an error.")
 @click.version_option(version("coach-stream"), prog_name="coach")
-def coach(debug: bool) -> None:  # noqa: FBT001 - `Coach.invoke` reads it from the context
+@click.pass_context
+def coach(ctx: click.Context, debug: bool) -> None:  # noqa: ARG001, FBT001 - `Coach.invoke` reads it from the context
     """Feasible, model-verified recourse for declined credit decisions, with an exact audit record.
 
     Exit codes: 0 done; 1 found something wrong; 2 usage or configuration; 3 a dependency is unreachable.
     """
+    if SUBCOMMANDS[str(ctx.invoked_subcommand)].writes_personal_data:
+        before = os.umask(OWNER_ONLY)
+        ctx.call_on_close(lambda: os.umask(before))
 
 
 def main() -> None:

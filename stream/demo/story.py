@@ -78,6 +78,7 @@ def _variables(folder: Path, kafka: EmbeddedKafka, redis: EmbeddedRedis) -> dict
         "COACH_REDIS_URL": redis.url,
         "COACH_GROUP": GROUP,
         "COACH_BUNDLE_DIR": str(folder / WORKER_BUNDLES),
+        "COACH_BUNDLE_SOURCES": str(folder),
         "COACH_START_AT": "earliest",
         "COACH_START_WAIT_S": "3",  # the embedded Kafka does not tell the limits of its topics, however long one waits
     }

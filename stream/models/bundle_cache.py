@@ -23,7 +23,9 @@ from typing import Any, Final, cast
 
 import redis
 
+from stream.bundle.fetch import BUNDLE_BYTES_MAX
 from stream.bundle.manifest_fields import are_files
+from stream.bundle.sources import check_size
 from stream.errors import CorruptionError, RedisUnavailable
 from stream.runtime.clients import redis_errors
 
@@ -83,12 +85,12 @@ def publish_bundle(
     return bundle_sha256
 
 
-def fetch_bundle(client: redis.Redis, bundle_sha256: str, into: Path) -> bool:
+def fetch_bundle(client: redis.Redis, bundle_sha256: str, into: Path, *, bytes_max: int = BUNDLE_BYTES_MAX) -> bool:
     """Copy a bundle out of Redis to the directory `into`, which comes to be in one step, whole and checked.
 
     Returns False, and leaves nothing behind, when the cache does not hold all of it as it should be. A directory that
     is there already holds the bundle if its manifest is right, whoever fetched it. Raises: RedisUnavailable;
-    CorruptionError when `into` is something else.
+    BundleUnavailable where it is too large; CorruptionError when `into` is something else.
     """
     if into.exists():
         return _is_there(into, bundle_sha256)
@@ -102,10 +104,12 @@ def fetch_bundle(client: redis.Redis, bundle_sha256: str, into: Path) -> bool:
     if not right:
         return _corrupt(_manifest_key(bundle_sha256))
     into.parent.mkdir(parents=True, exist_ok=True)
+    files = _files(manifest)
+    check_size({one.path: {"sha256": one.sha256, "bytes": one.size_bytes} for one in files}, into, bytes_max)
     with tempfile.TemporaryDirectory(prefix=f".{into.name}.", dir=into.parent) as scratch:
         whole = Path(scratch) / "bundle"
         whole.mkdir()
-        for file in _files(manifest):
+        for file in files:
             if not _fetch_file(client, bundle_sha256, file, chunk_bytes, whole):
                 return False
         (whole / MANIFEST_FILE).write_bytes(manifest)

@@ -9,16 +9,22 @@ from __future__ import annotations
 
 import logging
 import tempfile
+import threading
 import time
 from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Final
 
 import redis
 
+from stream.bundle.fetch import BUNDLE_BYTES_MAX
 from stream.bundle.fetch import fetch_bundle as fetch_from_uri
 from stream.bundle.open import open_bundle
+from stream.bundle.sources import check_source
 from stream.errors import (
+    BundleLoading,
     BundleLost,
     BundleUnavailable,
     ConfigurationError,
@@ -26,6 +32,7 @@ from stream.errors import (
     DiskUnavailable,
     MachineMismatch,
     ModelNotPublished,
+    RedisRefused,
     RedisUnavailable,
 )
 from stream.events import ModelPublished
@@ -38,7 +45,8 @@ log = logging.getLogger(__name__)
 WRONG_FOR_S: Final = 10.0  # before a bundle that was not what its publication says is looked at again
 LOST_FOR_S: Final = 5.0  # before a bundle that was nowhere is looked for again
 LOST_FOR_MAX_S: Final = 60.0
-LOOKING_SHARE: Final = 10  # a long look earns a rest this many times as long: all others wait meanwhile
+LOOKING_SHARE: Final = 10  # a long look earns a rest this many times as long
+LOADS_MAX: Final = 16  # bundles that are fetched or opened at once; a store that stays silent keeps one for itself
 PROBE_BYTES: Final = 4096
 ORIGINS: Final = ("memory", "disk", "redis", "uri")  # where a bundle may be found, the nearest first
 
@@ -59,11 +67,31 @@ def check_folder(folder: Path) -> None:
 class OpenBundles:
     """Keeps the `models_max` bundles that were asked for last open; used by one thread at a time."""
 
-    def __init__(self, folder: Path, client: redis.Redis, *, models_max: int, chunk_bytes: int = CHUNK_BYTES) -> None:
-        """`folder` is made when it is missing; `chunk_bytes` is the size of the pieces that Redis is refilled with."""
+    def __init__(
+        self,
+        folder: Path,
+        client: redis.Redis,
+        *,
+        models_max: int,
+        sources: Sequence[str] = (),
+        bytes_max: int = BUNDLE_BYTES_MAX,
+        load_wait_s: float | None = None,
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> None:
+        """Nothing is opened yet.
+
+        `load_wait_s`: how long `model` waits for a bundle to be fetched and opened, which goes on in a thread of its own;
+        None: until it is done. `folder` is made when it is missing; `chunk_bytes` is the size of the pieces that Redis is refilled with;
+        `sources`: the folders and URI prefixes that bundles may be fetched from, besides `folder`.
+        """
         self._folder = folder.expanduser()
         self._client = client
         self._models_max = models_max
+        self._sources = (str(self._folder), *sources)
+        self._bytes_max = bytes_max
+        self._load_wait_s = load_wait_s
+        self._loads: dict[tuple[object, ...], Future[PublishedModel]] = {}
+        self.loads_done = 0  # grows when a load that somebody waited for in vain has ended
         self._chunk_bytes = chunk_bytes
         self._open: OrderedDict[str, PublishedModel] = OrderedDict()
         self._failed: dict[tuple[object, ...], tuple[float, ModelNotPublished]] = {}
@@ -80,7 +108,8 @@ class OpenBundles:
     def model(self, published: ModelPublished) -> PublishedModel:
         """Give the model of a publication, loading it where it is not open.
 
-        Raises: BundleLost when neither Redis nor its URI holds it, ModelNotPublished when what they hold is not what was
+        Raises: BundleLoading when that takes longer than `load_wait_s`, BundleLost when neither Redis nor its URI holds it,
+        ModelNotPublished when what they hold is not what was
         published, or this machine computes something else with it: both concern the decisions of this model alone.
         RedisUnavailable when the URI does not give it and Redis does not answer, DiskUnavailable when it cannot be kept:
         both concern everyone.
@@ -112,7 +141,7 @@ class OpenBundles:
             raise type(known)(str(known))
         self._failed.pop(what, None)
         try:
-            found = self._load(published)
+            found = self._loaded(what, published)
             _check_identity(found, published)
         except (CorruptionError, ConfigurationError, MachineMismatch) as wrong:
             log.error("bundle.wrong", extra={"bundle_sha256": what[0], "why": str(wrong)})  # noqa: TRY400 - `why` says it
@@ -130,6 +159,42 @@ class OpenBundles:
             message = f"COACH_BUNDLE_DIR={self._folder} cannot be used: {error.strerror or type(error).__name__}"
             raise DiskUnavailable(message) from error
         return found
+
+    def _loaded(self, what: tuple[object, ...], published: ModelPublished) -> PublishedModel:
+        """Load in a thread, and wait for it for a while, but only once. Raises: BundleLoading; as `_load`."""
+        load, wait_s = self._loads.get(what), 0.0 if self._load_wait_s is not None else None
+        if load is None:
+            if len(self._loads) >= LOADS_MAX:
+                message = f"{LOADS_MAX} other bundles are being fetched and none of their stores answers"
+                raise BundleUnavailable(message)
+            load, wait_s = self._begin(what, published), self._load_wait_s
+        try:
+            found = load.result(wait_s)
+        except TimeoutError:
+            if load.done():  # the error is the load's own
+                self._loads.pop(what, None)
+                raise
+            message = f"the bundle of {published['model_id']} {published['model_version']} is still being fetched"
+            raise BundleLoading(message) from None
+        except BaseException:
+            self._loads.pop(what, None)
+            raise
+        self._loads.pop(what, None)
+        return found
+
+    def _begin(self, what: tuple[object, ...], published: ModelPublished) -> Future[PublishedModel]:
+        load: Future[PublishedModel] = Future()
+
+        def run() -> None:
+            try:
+                load.set_result(self._load(published))
+            except BaseException as error:  # noqa: BLE001 - it is raised where the result is asked for
+                load.set_exception(error)
+            self.loads_done += 1
+
+        self._loads[what] = load
+        threading.Thread(target=run, name="coach-bundle", daemon=True).start()
+        return load
 
     def _load(self, published: ModelPublished) -> PublishedModel:
         started = time.perf_counter()
@@ -164,18 +229,20 @@ class OpenBundles:
         digest = published["bundle_sha256"]
         redis_away: RedisUnavailable | None = None
         try:
-            if fetch_from_redis(self._client, digest, folder):
+            if fetch_from_redis(self._client, digest, folder, bytes_max=self._bytes_max):
                 self.cache_lookups["hit"] += 1
                 return "redis"
             self.cache_lookups["miss"] += 1
         except RedisUnavailable as away:
-            redis_away = away
+            if not isinstance(away, RedisRefused):  # what it refuses it does not hold for us
+                redis_away = away
             self.cache_lookups["unavailable"] += 1
             log.warning("bundle.redis_away", extra={"why": str(away)})
         with tempfile.TemporaryDirectory(prefix="fetching-", dir=self._folder, ignore_cleanup_errors=True) as space:
             fetched = Path(space) / "bundle"
             try:
-                fetch_from_uri(published["bundle_uri"], fetched, bundle_sha256=digest)
+                check_source(published["bundle_uri"], self._sources)
+                fetch_from_uri(published["bundle_uri"], fetched, bundle_sha256=digest, bytes_max=self._bytes_max)
             except BundleUnavailable as away:
                 if redis_away is not None:  # which may hold it
                     raise redis_away from away

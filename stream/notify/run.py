@@ -146,6 +146,7 @@ class NotifierProcess:
         warn_of_missing(self._settings)
         health = served(
             self._settings.notify_metrics_port,
+            address=self._service.metrics_address,
             counters=self._counters,
             vitals=self._vitals,
             not_ready=self._not_ready,

@@ -160,6 +160,8 @@ class _Work:
             self.settings.bundle_dir,
             connect_redis(self.settings),
             models_max=self.settings.models_max,
+            sources=self.settings.bundle_sources.split(",") if self.settings.bundle_sources else (),
+            bytes_max=self.settings.bundle_bytes_max,
             chunk_bytes=self.settings.redis_chunk_bytes,
         )
         try:

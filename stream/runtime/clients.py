@@ -12,11 +12,14 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry as RedisRetry
 
-from stream.errors import ConfigurationError, KafkaUnavailable, RedisUnavailable
+from stream.errors import ConfigurationError, KafkaUnavailable, RedisRefused, RedisUnavailable
 
 REDIS_RETRIES: Final = 3  # within one call; what outlasts them is the caller's outage to wait out
 REDIS_BACKOFF_BASE_S: Final = 0.05
 REDIS_BACKOFF_MAX_S: Final = 0.5
+REDIS_PASSING: Final = (  # answers of a server that is being replaced
+    redis.exceptions.ReadOnlyError, redis.exceptions.ClusterDownError, redis.exceptions.MasterDownError, redis.exceptions.TryAgainError,
+)  # fmt: skip
 GROUPLESS: Final = "coach-without-a-group"  # librdkafka wants a name; nothing is joined or committed under it
 
 
@@ -41,14 +44,23 @@ def redis_client(url: str, *, timeout_s: float, tls_ca_file: str | None = None) 
         raise ConfigurationError(message) from error
 
 
+def is_refusal(error: Exception) -> bool:
+    """Whether Redis answered, and its answer does not depend on when it is asked."""
+    return isinstance(error, redis.ResponseError) and not isinstance(error, REDIS_PASSING)
+
+
 @contextmanager
 def redis_errors(doing: str) -> Iterator[None]:
-    """Turn each failure of redis-py within the block into RedisUnavailable, with what was being done and no secret."""
+    """Turn each failure of redis-py within the block into one of ours, with what was being done and no secret.
+
+    Raises: RedisUnavailable; RedisRefused, a kind of it, where Redis answered and waiting will not change its answer.
+    """
     try:
         yield
     except redis.RedisError as error:
-        message = f"Redis failed while {doing}: {type(error).__name__}: {error}"
-        raise RedisUnavailable(message) from error
+        refused = is_refusal(error)
+        message = f"Redis {'refused' if refused else 'failed'} while {doing}: {type(error).__name__}: {error}"
+        raise (RedisRefused if refused else RedisUnavailable)(message) from error
 
 
 def reach_redis(client: redis.Redis) -> None:
@@ -72,6 +84,16 @@ def kafka_errors(doing: str) -> Iterator[None]:
         first = error.args[0]
         message = f"{doing} failed: {first.str() if isinstance(first, KafkaError) else first}"
         raise KafkaUnavailable(message) from error
+
+
+def cluster_of(properties: Mapping[str, Any], timeout_s: float) -> str:
+    """Ask the brokers which cluster they are. Raises: KafkaUnavailable."""
+    consumer = groupless_consumer(properties)
+    try:
+        with kafka_errors("asking the brokers which cluster they are"):
+            return str(consumer.cluster_id(timeout=timeout_s))
+    finally:
+        consumer.close()
 
 
 def groupless_consumer(configuration: Mapping[str, Any]) -> Consumer:

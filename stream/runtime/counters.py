@@ -12,7 +12,7 @@ Each part (worker, sink, notifier) writes down its meters in one place, makes on
     counters.observe("notice_duration_seconds", elapsed_s)
     counters.follow("notices_waiting", lambda: len(queue))               # read at each scrape; cheap, and never blocks
     log.info("notify.totals", extra=counters.read())
-    with served(settings.metrics_port, counters=counters, vitals=vitals, not_ready=...):   # runtime/health.py
+    with served(settings.metrics_port, address=settings.metrics_address, counters=counters, vitals=vitals, not_ready=...):   # runtime/health.py
         ...
 
 On `/metrics` each name gets the prefix `coach_`. Names follow Prometheus' conventions: a counter ends in `_total`, a

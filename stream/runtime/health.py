@@ -5,7 +5,7 @@ not. Who restarts the process then does right. Waiting is not being wedged: neit
 `/ready` says 503 while the process would not work on what arrives now, and why; who restarts it for that does harm.
 
     vitals = Vitals()
-    with served(settings.metrics_port, counters=counters, vitals=vitals, not_ready=lambda: [...reasons...]):
+    with served(settings.metrics_port, address=settings.metrics_address, counters=counters, vitals=vitals, not_ready=lambda: [...reasons...]):
         while True:
             vitals.expect("reading", within_s=60)     # from now on; said again, it counts anew
             ...
@@ -68,12 +68,13 @@ class Vitals:
 def served(
     port: int,
     *,
+    address: str,
     counters: Counters,
     vitals: Vitals,
     not_ready: Callable[[], Sequence[str]],
     setting: str = "COACH_METRICS_PORT",
 ) -> Iterator[None]:
-    """Serve the three paths on all addresses while the block runs, from threads; do nothing for port 0.
+    """Serve the three paths on one address while the block runs, from threads; do nothing for port 0.
 
     `not_ready` gives the reasons why the process would not work now, none when it would. `setting` is what gave the port.
     Raises: ConfigurationError, which names the setting, when the port is taken.
@@ -86,9 +87,12 @@ def served(
         return [*vitals.stalled(), *not_ready()]
 
     try:
-        server = _BoundedServer(("", port), _handler(counters, vitals, why_not_ready))
+        server = _BoundedServer((address, port), _handler(counters, vitals, why_not_ready))
     except OSError as taken:
-        message = f"{setting}={port} cannot be listened on: {taken}; is another process there?"
+        message = (
+            f"{setting}={port} cannot be listened on at COACH_METRICS_ADDRESS={address}: {taken}; is another process there, "
+            "and is the address one of this host?"
+        )
         raise ConfigurationError(message) from taken
     counters.follow("ready", lambda: not why_not_ready())
     counters.follow("stalled_loops", lambda: len(vitals.stalled()))

@@ -203,11 +203,24 @@ class Settings:
     bundle_dir: Annotated[Path, About("where bundles are kept on this host; workers on one host share it")] = Path(
         "~/.cache/coach-stream/bundles"
     )
+    bundle_sources: Annotated[
+        str,
+        About(
+            "folders and URI prefixes, with commas between, below which bundles may be fetched, besides Redis and the folder above",
+            address=True,
+        ),
+    ] = ""
+    bundle_bytes_max: Annotated[
+        int, About("largest bundle that is fetched, by its manifest", low=MIB, high=1024 * 1024 * MIB)
+    ] = 8 * 1024 * MIB
     redis_chunk_bytes: Annotated[
         int, About("size of the pieces in which a bundle lies in Redis", low=64 * KIB, high=64 * MIB)
     ] = 16 * MIB
 
     metrics_port: Annotated[int, About("port of /metrics and /health; 0: none", low=0, high=65_535)] = 0
+    metrics_address: Annotated[
+        str, About("address that the metrics ports of worker, sink and notifier listen on; 0.0.0.0: all of this host")
+    ] = "127.0.0.1"
     log_level: Annotated[LogLevel, About("least level that is logged; INFO has a line for each decision")] = "INFO"
     log_totals_every_s: Annotated[float, About("how often the counters are logged; 0: never", low=0, high=86_400)] = (
         60.0

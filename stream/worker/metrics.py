@@ -46,6 +46,7 @@ METERS: Final = (
         "reason",
         known=sorted((one.stage, one.__name__) for one in poison_kinds()),
     ),
+    counter("conflicts_unchecked_total", "Decisions answered although Redis refused to say what their ids stood for."),
     counter("decisions_parked_total", "Times that a decision began to wait for its model."),
     counter("decisions_released_total", "Decisions released in a rebalance or stop, to be read again."),
     counter("decisions_acked_total", "Decisions marked as safe to commit."),

@@ -19,6 +19,7 @@ from stream.errors import DEPENDENCY_UNREACHABLE, DependencyError, KafkaUnavaila
 from stream.models.model_reader import ModelReader
 from stream.models.model_table import ModelTable
 from stream.models.open_bundles import OpenBundles, check_folder
+from stream.runtime.clients import cluster_of
 from stream.runtime.connections import connect_redis, framing_of, kafka_properties
 from stream.runtime.health import Vitals, served
 from stream.runtime.kafka.commit_order import CommitOrder
@@ -34,7 +35,7 @@ from stream.worker.announcer import Announcer
 from stream.worker.answering import Answerer
 from stream.worker.app import ack, make_app, release
 from stream.worker.broker_watch import BrokerWatch
-from stream.worker.decision_digests import remember
+from stream.worker.decision_digests import DecisionDigests
 from stream.worker.decision_log import DecisionLog
 from stream.worker.metrics import follow_models, follow_pipeline, worker_counters
 from stream.worker.outputs import write_out
@@ -48,6 +49,7 @@ BEAT_EVERY_S: Final = 1.0
 LOOP_STALLED_AFTER_S: Final = 60.0
 STALLED_AFTER_S: Final = 60.0  # past COACH_MODEL_WAIT_S, for which one decision may hold up its partition's commits
 WATCH_TIMEOUT_S: Final = 3.0  # for a broker to give a sign of life
+LOAD_WAIT_S: Final = 0.25  # for a bundle to be opened; decisions that need longer wait aside
 LOOKUP_WAIT_S: Final = 0.2  # for the registry to tell of a schema; a decision that needs longer waits aside
 STOP_GRACE_S: Final = 20.0  # past drain_s: what a stop may take before the process ends without further ado
 
@@ -81,8 +83,8 @@ class WorkerProcess:
 
     def run(self) -> None:
         """See `run_worker`."""
-        port = self._settings.metrics_port
-        with served(port, counters=self._counters, vitals=self._vitals, not_ready=self._not_ready):
+        port, address = self._settings.metrics_port, self._settings.metrics_address
+        with served(port, address=address, counters=self._counters, vitals=self._vitals, not_ready=self._not_ready):
             self._start_and_serve()
 
     def _start_and_serve(self) -> None:
@@ -108,6 +110,9 @@ class WorkerProcess:
                 settings.bundle_dir,
                 self._client,
                 models_max=settings.models_max,
+                sources=settings.bundle_sources.split(",") if settings.bundle_sources else (),
+                bytes_max=settings.bundle_bytes_max,
+                load_wait_s=LOAD_WAIT_S,
                 chunk_bytes=settings.redis_chunk_bytes,
             )
             follow_models(self._counters, self._table, reader, open_bundles)
@@ -135,12 +140,20 @@ class WorkerProcess:
         async def take(record: Inbound) -> None:  # the pipeline needs the application, and the application this
             await pipeline.take(record)
 
+        digests = DecisionDigests(
+            self._client,
+            cluster=cluster_of(self._properties, max(settings.start_wait_s, WAIT_MIN_S)),
+            topic=settings.topic_decisions,
+            group=settings.group,
+            ttl_s=settings.conflict_window_s,
+        )
+        self._counters.follow("conflicts_unchecked_total", lambda: digests.unchecked)
         app = make_app(settings, take, on_gap=partial(tell_gap, counters=self._counters))
         pipeline = self._pipeline = Pipeline(
             outcomes_of=Answerer(
                 table=self._table,
                 open_model=open_bundles.model,
-                remember=partial(remember, self._client, ttl_s=settings.conflict_window_s),
+                remember=digests.remember,
                 framing=self._framing,
                 settings=settings,
             ).outcomes,
@@ -155,7 +168,7 @@ class WorkerProcess:
             decision_log=DecisionLog(self._counters, self._vitals),
             generation=lambda: int(app.consumer_generation_id),
             suspended=lambda: not app.flow_control.is_active(),
-            models_changes=lambda: self._table.changes,
+            models_changes=lambda: self._table.changes + open_bundles.loads_done,
         )
         announcer = Announcer(
             self._client,

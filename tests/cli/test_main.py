@@ -10,8 +10,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
+from click.testing import CliRunner
 
+from stream.cli.main import SUBCOMMANDS, Coach
+from stream.cli.main import coach as coach_group
 from stream.errors import ConfigurationError
 from stream.files.output_file import written
 from tests.service.room import REPOSITORY, wait_until
@@ -96,3 +100,27 @@ def test_a_signal_leaves_no_draft_behind(tmp_path: Path, number: signal.Signals)
     finally:
         process.kill()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_holds_personal_data_is_its_owner_s_alone(tmp_path: Path) -> None:
+    """Given a process whose umask lets everybody read, when a command writes answers or letters, then files are 0600 and folders 0700, and the umask is as before once it is done; a command that writes none leaves it alone."""
+    found = {}
+    before = os.umask(0o022)
+    try:
+        for name, command in SUBCOMMANDS.items():
+
+            @click.command()
+            def probe(at: str = name) -> None:
+                (tmp_path / at).mkdir()
+                (tmp_path / at / "file").touch()
+
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setattr(Coach, "get_command", lambda _self, _ctx, _name, it=probe: it)
+                assert CliRunner().invoke(coach_group, [name]).exit_code == 0
+            modes = [oct(one.stat().st_mode & 0o777) for one in (tmp_path / name, tmp_path / name / "file")]
+            found[name] = modes == ["0o700", "0o600"]
+            assert found[name] == command.writes_personal_data
+            assert os.umask(0o022) == 0o022
+    finally:
+        os.umask(before)
+    assert [name for name, alone in found.items() if alone] == ["recommend", "audit", "notify", "dlq", "replay"]

@@ -196,6 +196,7 @@ def test_prometheus_finds_every_part_that_has_metrics(stack: dict[str, Any]) -> 
         if key.endswith("METRICS_PORT")
     }
     assert scraped == served
+    assert "COACH_METRICS_ADDRESS=0.0.0.0" in DOCKERFILE  # Prometheus comes from another container
     assert len(served) == 3
     for name in served:
         assert "http://127.0.0.1:9464/ready" in stack["services"][name]["healthcheck"]["test"][-1]

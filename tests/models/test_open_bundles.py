@@ -2,17 +2,28 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
+import fsspec
 import numpy as np
 import pytest
 import redis
+from fsspec.implementations.local import LocalFileSystem
 
 from stream.bundle.manifest import read_manifest
 from stream.demo.embedded.embedded_redis import EmbeddedRedis
-from stream.errors import BundleLost, ConfigurationError, DiskUnavailable, ModelNotPublished, RedisUnavailable
+from stream.errors import (
+    BundleLoading,
+    BundleLost,
+    ConfigurationError,
+    DiskUnavailable,
+    ModelNotPublished,
+    RedisUnavailable,
+)
 from stream.events import ModelPublished
 from stream.models import open_bundles
 from stream.models.bundle_cache import holds_bundle, publish_bundle
@@ -21,6 +32,7 @@ from stream.runtime.clients import redis_client
 from tests.bundle.gate.test_kept_probes import put
 from tests.models.test_model_table import published
 from tests.service.lender import Lender, toy_lender
+from tests.service.room import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +70,7 @@ def test_a_bundle_comes_from_the_nearest_place_and_fills_the_ones_on_the_way(
     record = publication(toy)
     origins = []
     for folder in ("host-a", "host-b", "host-b"):
-        opened = OpenBundles(tmp_path / folder, client, models_max=2)
+        opened = OpenBundles(tmp_path / folder, client, models_max=2, sources=["/"])
         assert opened.model(record).identity["bundle_sha256"] == record["bundle_sha256"]
         opened.model(record)
         origins.append([name for name, count in opened.loaded.items() if count])
@@ -70,10 +82,10 @@ def test_a_bundle_comes_from_the_nearest_place_and_fills_the_ones_on_the_way(
 def test_a_damaged_copy_is_kept_aside_and_replaced(toy: Lender, client: redis.Redis, tmp_path: Path) -> None:
     """Given a local copy with one byte changed, when it is opened, then it is kept as evidence under another name, and a whole one is fetched."""
     record = publication(toy)
-    OpenBundles(tmp_path, client, models_max=2).model(record)
+    OpenBundles(tmp_path, client, models_max=2, sources=["/"]).model(record)
     damaged = tmp_path / record["bundle_sha256"] / "features.toml"
     damaged.write_text(damaged.read_text() + "\n# changed\n")
-    opened = OpenBundles(tmp_path, client, models_max=2)
+    opened = OpenBundles(tmp_path, client, models_max=2, sources=["/"])
     opened.model(record)
     assert opened.loaded["redis"] == 1
     (aside,) = tmp_path.glob("damaged-*")
@@ -86,7 +98,7 @@ def test_a_bundle_that_is_nowhere_concerns_its_own_decisions_alone(
     """Given neither Redis nor the URI has it, when asked for, then it is BundleLost, and not looked for again at once; when Redis does not answer, which may hold it, everything waits; with a local copy neither is needed."""
     away = publication(toy, bundle_uri=(tmp_path / "nowhere").as_uri())
     nobody = redis_client("redis://127.0.0.1:1/0", timeout_s=0.2)
-    opened = OpenBundles(tmp_path / "a", client, models_max=2)
+    opened = OpenBundles(tmp_path / "a", client, models_max=2, sources=["/"])
     with pytest.raises(BundleLost, match="not in Redis, and the bundle at"):
         opened.model(away)
     publish_bundle(client, toy.bundle)
@@ -95,17 +107,17 @@ def test_a_bundle_that_is_nowhere_concerns_its_own_decisions_alone(
     monkeypatch.setattr(open_bundles, "LOST_FOR_S", 0.0)
     monkeypatch.setattr(open_bundles, "LOOKING_SHARE", 0)
     client.flushall()
-    again = OpenBundles(tmp_path / "a", client, models_max=2)
+    again = OpenBundles(tmp_path / "a", client, models_max=2, sources=["/"])
     with pytest.raises(BundleLost):
         again.model(away)
     publish_bundle(client, toy.bundle)
     assert again.model(away).identity["bundle_sha256"] == away["bundle_sha256"]
     shutil.rmtree(tmp_path / "a")
     with pytest.raises(RedisUnavailable):
-        OpenBundles(tmp_path / "a", nobody, models_max=2).model(away)
+        OpenBundles(tmp_path / "a", nobody, models_max=2, sources=["/"]).model(away)
     (tmp_path / "a").mkdir(exist_ok=True)
     shutil.copytree(toy.bundle, tmp_path / "a" / away["bundle_sha256"])
-    held = OpenBundles(tmp_path / "a", nobody, models_max=2).model(away)
+    held = OpenBundles(tmp_path / "a", nobody, models_max=2, sources=["/"]).model(away)
     assert held.identity["bundle_sha256"] == away["bundle_sha256"]
 
 
@@ -115,7 +127,7 @@ def test_another_bundle_at_the_uri_concerns_its_own_decisions_alone(
     """Given another bundle at the URI than was published, or one of another name, when asked for, then it is ModelNotPublished, which makes its decisions wait and nobody else's, and it is not fetched again at once."""
     other = toy_lender(tmp_path / "other", seed=5)
     swapped = publication(toy, bundle_uri=other.bundle.as_uri())
-    opened = OpenBundles(tmp_path / "opened", client, models_max=2)
+    opened = OpenBundles(tmp_path / "opened", client, models_max=2, sources=["/"])
     for _ in range(2):
         with pytest.raises(ModelNotPublished, match="publish it again; then redrive"):
             opened.model(swapped)
@@ -131,7 +143,7 @@ def test_a_machine_that_computes_something_else_lets_the_decisions_of_that_model
     shutil.copytree(toy.bundle, other)
     put(other, "margins", -np.load(other / "probes" / "margins.npy"))
     record = publication(toy, bundle_uri=other.as_uri(), bundle_sha256=read_manifest(other)[1])
-    opened = OpenBundles(tmp_path / "opened", client, models_max=2)
+    opened = OpenBundles(tmp_path / "opened", client, models_max=2, sources=["/"])
     for _ in range(2):
         with pytest.raises(
             ModelNotPublished, match=r"this machine .* gives another margin for \d+ of \d+ probes .*; then redrive"
@@ -143,7 +155,7 @@ def test_a_machine_that_computes_something_else_lets_the_decisions_of_that_model
 
 def test_an_open_bundle_under_another_name_is_refused_too(toy: Lender, client: redis.Redis, tmp_path: Path) -> None:
     """Given a bundle that is open, when a publication names it as another model's, then that model's decisions are refused."""
-    opened = OpenBundles(tmp_path, client, models_max=2)
+    opened = OpenBundles(tmp_path, client, models_max=2, sources=["/"])
     opened.model(publication(toy))
     with pytest.raises(ModelNotPublished, match="says that it is"):
         opened.model(publication(toy, model_id="somebody-else"))
@@ -159,12 +171,12 @@ def test_a_folder_that_cannot_be_used_is_named(toy: Lender, client: redis.Redis,
         with pytest.raises(ConfigurationError, match="COACH_BUNDLE_DIR"):
             check_folder(folder)
         with pytest.raises(DiskUnavailable, match="COACH_BUNDLE_DIR"):
-            OpenBundles(folder, client, models_max=2).model(publication(toy))
+            OpenBundles(folder, client, models_max=2, sources=["/"]).model(publication(toy))
 
 
 def test_redis_is_refilled_in_pieces_of_the_set_size(toy: Lender, client: redis.Redis, tmp_path: Path) -> None:
     """Given a size of pieces, when Redis is refilled from the URI, then none there is larger."""
-    OpenBundles(tmp_path, client, models_max=2, chunk_bytes=1024).model(publication(toy))
+    OpenBundles(tmp_path, client, models_max=2, sources=["/"], chunk_bytes=1024).model(publication(toy))
     pieces = [key for key in client.scan_iter() if not key.endswith(b":manifest")]
     assert max(client.strlen(key) for key in pieces) == 1024
 
@@ -174,8 +186,81 @@ def test_only_the_last_bundles_stay_open(toy: Lender, client: redis.Redis, tmp_p
     other = toy_lender(tmp_path / "other", version="other", seed=5)
     for lender in (toy, other):
         publish_bundle(client, lender.bundle)
-    opened = OpenBundles(tmp_path / "opened", client, models_max=1)
+    opened = OpenBundles(tmp_path / "opened", client, models_max=1, sources=["/"])
     for lender in (toy, other, toy, other):
         assert opened.model(publication(lender)).identity["model_version"] == lender.version
     assert opened.loaded == {"memory": 0, "disk": 2, "redis": 2, "uri": 0}
     assert json.loads((other.bundle / "manifest.json").read_text())["model_version"] == "other"
+
+
+class SilentStore(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """Files of this host, behind a store that takes each request and says nothing until `speaks`."""
+
+    protocol = "silent"
+    speaks = threading.Event()
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **more: Any) -> bytes:
+        """See fsspec."""
+        self.speaks.wait(60)
+        return bytes(super().cat_file(path, start=start, end=end, **more))
+
+
+def test_a_store_that_stays_silent_holds_up_its_own_version_alone(
+    toy: Lender, client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a bundle whose store takes the request and says nothing, when its model is asked for, then it is waited for once and briefly, other models are opened meanwhile, no more than so many silent stores are asked at once, and once the store answers the model is there."""
+    fsspec.register_implementation("silent", SilentStore, clobber=True)
+    record, digest = publication(toy, bundle_uri=f"silent://{toy.bundle}"), publication(toy)["bundle_sha256"]
+    sources = ["/", f"silent://{toy.bundle}"]
+    opened = OpenBundles(tmp_path / "opened", client, models_max=2, sources=sources, load_wait_s=0.05)
+    with pytest.raises(BundleLoading, match="still being fetched"):
+        opened.model(record)
+    with pytest.raises(BundleLoading):
+        opened.model(record)
+    other = toy_lender(tmp_path / "other", version="other", seed=5)
+    wait_until(lambda: opens(opened, publication(other)), what="the other model")
+    monkeypatch.setattr(open_bundles, "LOADS_MAX", 1)
+    with pytest.raises(BundleLost, match="1 other bundles are being fetched"):
+        opened.model(publication(toy, bundle_sha256="0" * 64))
+    done = opened.loads_done
+    SilentStore.speaks.set()
+    wait_until(lambda: opened.loads_done > done, what="the end of the load")
+    assert opened.model(record).identity["bundle_sha256"] == digest
+
+
+def opens(opened: OpenBundles, record: ModelPublished) -> bool:
+    """Whether a model is open by now."""
+    try:
+        opened.model(record)
+    except BundleLoading:
+        return False
+    return True
+
+
+def test_what_no_operator_named_is_never_asked_for(toy: Lender, client: redis.Redis, tmp_path: Path) -> None:
+    """Given publications whose URIs lie outside of what the operator named, a local web server among them, when their models are asked for, then they are lost to their own decisions, nothing is asked of the address, and a bundle in Redis is served whatever its URI."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(0.3)
+        web = f"http://127.0.0.1:{listener.getsockname()[1]}/bundle"
+        opened = OpenBundles(tmp_path / "opened", client, models_max=2, sources=[str(tmp_path / "named")])
+        for uri in (web, toy.bundle.as_uri(), f"simplecache::{web}"):
+            with pytest.raises(BundleLost, match="COACH_BUNDLE_SOURCES"):
+                opened.model(publication(toy, bundle_uri=uri))
+        with pytest.raises(TimeoutError):
+            listener.accept()
+    publish_bundle(client, toy.bundle)
+    held = OpenBundles(tmp_path / "opened", client, models_max=2).model(publication(toy, bundle_uri=web))
+    assert held.identity["model_id"] == toy.name
+
+
+def test_a_bundle_that_says_that_it_is_huge_is_lost_to_its_own_decisions(
+    toy: Lender, client: redis.Redis, tmp_path: Path
+) -> None:
+    """Given a bundle larger than the bound, at its URI and then in Redis, when asked for, then it is BundleLost, names the bound, and leaves nothing on the disk."""
+    for publish in (False, True):
+        if publish:
+            publish_bundle(client, toy.bundle)
+        opened = OpenBundles(tmp_path / "opened", client, models_max=2, sources=["/"], bytes_max=1_000)
+        with pytest.raises(BundleLost, match="COACH_BUNDLE_BYTES_MAX=1000"):
+            opened.model(publication(toy))
+    assert list((tmp_path / "opened").iterdir()) == []

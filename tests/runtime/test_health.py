@@ -12,6 +12,8 @@ from stream.runtime.counters import Counters
 from stream.runtime.health import REQUESTS_MAX, Vitals, served
 from tests.kafka.brokers import free_ports
 
+LOCAL = "127.0.0.1"
+
 
 def get(port: int, path: str) -> tuple[int, str]:
     try:
@@ -22,12 +24,28 @@ def get(port: int, path: str) -> tuple[int, str]:
             return error.code, error.read().decode()
 
 
+def test_the_port_listens_on_the_named_address_alone() -> None:
+    """Given one address of this host, when served there, then another address of it refuses; given all, both answer; given none of this host, the error names the setting."""
+    counters, vitals = Counters((), part="tests"), Vitals()
+    (port,) = free_ports(1)
+    other = ("127.0.0.2", port)  # all of 127/8 is this host
+    with served(port, address=LOCAL, counters=counters, vitals=vitals, not_ready=list):
+        assert get(port, "/health")[0] == 200
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(other, 5)
+    with served(port, address="0.0.0.0", counters=counters, vitals=vitals, not_ready=list):  # noqa: S104 - on purpose
+        socket.create_connection(other, 5).close()
+    nowhere = served(port, address="192.0.2.1", counters=counters, vitals=vitals, not_ready=list)
+    with pytest.raises(ConfigurationError, match=r"COACH_METRICS_ADDRESS=192\.0\.2\.1"), nowhere:
+        pass
+
+
 def test_not_ready_is_not_dead_and_wedged_is_both() -> None:
     """Given a process that waits, then one that works, then one whose loop was not heard of, when asked, then health fails in the last case alone, readiness in the first and last, each with its reason, and the metrics agree."""
     now_s = [0.0]
     vitals, counters, reasons = Vitals(lambda: now_s[0]), Counters((), part="tests"), ["no Kafka broker answers"]
     (port,) = free_ports(1)
-    with served(port, counters=counters, vitals=vitals, not_ready=lambda: reasons):
+    with served(port, address=LOCAL, counters=counters, vitals=vitals, not_ready=lambda: reasons):
         vitals.expect("the loop", 10)
         assert get(port, "/health")[0] == 200
         code, body = get(port, "/ready")
@@ -54,11 +72,11 @@ def test_a_port_that_is_taken_is_a_wrong_setting() -> None:
     """Given a port on which another listens, when served there, then the error names the setting; and port 0 serves nothing."""
     counters, vitals = Counters((), part="tests"), Vitals()
     (port,) = free_ports(1)
-    with served(port, counters=counters, vitals=vitals, not_ready=list):
-        taken = served(port, counters=counters, vitals=vitals, not_ready=list)
+    with served(port, address=LOCAL, counters=counters, vitals=vitals, not_ready=list):
+        taken = served(port, address=LOCAL, counters=counters, vitals=vitals, not_ready=list)
         with pytest.raises(ConfigurationError, match=f"COACH_METRICS_PORT={port}"), taken:
             pass
-        with served(0, counters=counters, vitals=vitals, not_ready=list):
+        with served(0, address=LOCAL, counters=counters, vitals=vitals, not_ready=list):
             assert get(port, "/health")[0] == 200
 
 
@@ -68,7 +86,7 @@ def test_clients_that_never_end_keep_no_probe_out(begun: bytes) -> None:
     counters, vitals = Counters((), part="tests"), Vitals()
     (port,) = free_ports(1)
     silent: list[socket.socket] = []
-    with served(port, counters=counters, vitals=vitals, not_ready=list):
+    with served(port, address=LOCAL, counters=counters, vitals=vitals, not_ready=list):
         try:
             for _ in range(4):
                 for _ in range(REQUESTS_MAX):

@@ -313,6 +313,7 @@ def room(
         "COACH_TOPIC_DLQ": f"{name}.dlq",
         "COACH_TOPIC_NOTICES": f"{name}.notices",
         "COACH_BUNDLE_DIR": str(folder / "bundles"),
+        "COACH_BUNDLE_SOURCES": "/",  # lenders' bundles lie in folders of the test session
         "COACH_START_AT": "earliest",
         "COACH_START_WAIT_S": "20",
         "COACH_COMMIT_INTERVAL_S": "0.2",

@@ -98,6 +98,7 @@ class Sink:
             )
             with served(
                 self._own.sink_metrics_port,
+                address=self._settings.metrics_address,
                 counters=self.metrics.counters,
                 vitals=self.vitals,
                 not_ready=self._not_ready,

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, Message
 
 from stream.errors import ConfigurationError, PoisonError
 from stream.notify.notices.notice_index import NoticeIndex
-from stream.runtime.clients import groupless_consumer, kafka_errors
+from stream.runtime.clients import cluster_of, groupless_consumer, kafka_errors
 from stream.runtime.kafka.topic_scan import read_to_end, watermarks
 from stream.runtime.kafka.topics import TopicKeeper
 from stream.wire.framing import Framing
@@ -26,12 +26,7 @@ def cluster_topic(properties: Mapping[str, Any], topic: str, timeout_s: float) -
     if topic not in TopicKeeper(properties, timeout_s=timeout_s).partitions():
         message = f"there is no topic {topic}, which keeps what was sent; create it with `coach topics apply`"
         raise ConfigurationError(message)
-    consumer = groupless_consumer(properties)
-    try:
-        with kafka_errors("asking the brokers which cluster they are"):
-            return f"{consumer.cluster_id(timeout=timeout_s)}/{topic}"
-    finally:
-        consumer.close()
+    return f"{cluster_of(properties, timeout_s)}/{topic}"
 
 
 class NoticeReader:

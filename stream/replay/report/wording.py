@@ -58,6 +58,7 @@ REASON_WORDS: Final[Mapping[str, str]] = {
     "UnknownCategory": "a category that neither features.toml nor the model file lists",
     "OverrideRefused": "a policy override that these rules refuse",
     "ModelNotPublished": "nobody published the model, or gave it with --bundle",
+    "BundleLoading": "of a model whose bundle was still being fetched",
     "ClaimMismatch": "the decider's margin or probability is not what its model gives",
     "RecordTooLarge": "the answer is larger than its topic takes",
     "DeliveryRefused": "the brokers refuse the answer for good",
