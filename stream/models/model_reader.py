@@ -35,7 +35,9 @@ class ModelReader:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._brokers = str(configuration["bootstrap.servers"])
+        self._read_to = 0
         self.refused = 0  # records of the topic that are no publication
+        self.remade = 0  # times that the topic was made anew under this reader
         self._consumer = groupless_consumer({"fetch.wait.max.ms": FETCH_WAIT_MS, **configuration})
 
     def read_to_end(self, timeout_s: float) -> int:
@@ -92,11 +94,18 @@ class ModelReader:
     def _take(self, message: Message) -> bool:
         """Learn from one record; log and pass over what is no publication. Raises: RegistryUnavailable."""
         error = message.error()
-        if error is not None:
-            if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name for it
-                log.warning("models.read_failed", extra={"error": error.str()})
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name for it
+            log.warning("models.read_failed", extra={"error": error.str()})
             return False
-        key, value, epoch = message.key(), message.value(), message.offset()
+        epoch = int(message.offset() or 0)
+        if epoch < self._read_to:  # what its offsets counted is gone; a worker that started now would not know of it
+            self.remade += 1
+            log.error("models.topic_remade", extra={"topic": self._topic, "expected": self._read_to, "found": epoch})
+            self._table.forget_all()
+        self._read_to = epoch if error is not None else epoch + 1
+        if error is not None:
+            return False
+        key, value = message.key(), message.value()
         if value is None:
             self._table.forget(bytes(key or b""))
             return True
@@ -106,7 +115,7 @@ class ModelReader:
                 reason = f"a record of type {name} is not a publication"
                 raise PoisonError(reason)  # noqa: TRY301 - logged below like any other that is none
             # `decode` checked it against the schema.
-            publication = self._table.learn(cast("ModelPublished", record), int(epoch or 0))
+            publication = self._table.learn(cast("ModelPublished", record), epoch)
         except (PoisonError, CorruptionError, ValueError) as refused:
             self.refused += 1
             log.error("models.refused", extra={"epoch": epoch, "error": type(refused).__name__})  # noqa: TRY400 - no traceback

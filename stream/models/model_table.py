@@ -67,6 +67,12 @@ class ModelTable:
             self._by_key.pop(key, None)
             self._index()
 
+    def forget_all(self) -> None:
+        """Begin anew: the topic did."""
+        with self._lock:
+            self._by_key.clear()
+            self._index()
+
     def resolve(self, model_id: str, model_version: str, event_time_ms: int) -> PublicationAtEpoch:
         """Find what answers a decision of this time. Raises: ModelNotPublished, which says what is missing."""
         with self._lock:

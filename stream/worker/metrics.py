@@ -72,6 +72,9 @@ METERS: Final = (
     gauge("outage", "1 while this dependency is away and waited for.", "dependency"),
     gauge("model_info", "1 for each publication that the worker knows.", *MODEL),
     gauge("models_epoch", "The offset on the topic of models that the worker has read; -1: none."),
+    counter(
+        "models_topic_remade_total", "Times that the topic of models was made anew, and all publications forgotten."
+    ),
     counter("publications_refused_total", "Records of the topic of models that are no publication."),
     counter("bundle_lookups_total", "Times that a bundle was asked for, by where it was found.", "origin"),
     counter("bundle_evictions_total", "Open bundles closed to make room for another."),
@@ -96,6 +99,7 @@ def follow_models(counters: Counters, table: ModelTable, reader: ModelReader, bu
     counters.follow("model_info", known)
     counters.follow("models_epoch", lambda: table.epoch)
     counters.follow("publications_refused_total", lambda: reader.refused)
+    counters.follow("models_topic_remade_total", lambda: reader.remade)
     counters.follow("bundle_lookups_total", lambda: {(origin,): bundles.loaded[origin] for origin in ORIGINS})
     counters.follow("bundle_evictions_total", lambda: bundles.evicted)
     counters.follow("bundles_open", lambda: len(bundles.opened()))

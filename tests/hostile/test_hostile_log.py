@@ -319,3 +319,29 @@ def test_a_topic_s_end_lies_behind_the_marker_of_a_transaction(real: Stack, toy:
         assert command(here, "model", "list").returncode == 0
         letters.notifier(COACH_START_AT="earliest")
         letters.until_done()
+
+
+def test_workers_agree_after_the_topic_of_models_was_made_anew(real: Stack, toy: Lender, tmp_path: Path) -> None:
+    """Given a worker that knows a publication, when the topic of models is made anew, empty, then that worker forgets it as one that starts now never knew it, says so, and both answer with what is published next."""
+    numbers = toy.declined(3)
+    with room(real, tmp_path, partitions=1, model_wait_s="60") as here:
+        here.publish(toy)
+        first = here.worker()
+        here.send(records(toy, numbers[:1]))
+        here.until_done()
+        admin = AdminClient({"bootstrap.servers": here.settings.kafka_brokers})
+        for future in admin.delete_topics([here.settings.topic_models]).values():
+            future.result(30)
+        time.sleep(1)
+        real.create_topics(here.settings, partitions=1)
+        first.until("models.topic_remade", timeout_s=30)
+        here.send(records(toy, numbers[1:2]))
+        first.until("decisions.waiting")
+        here.publish(toy)
+        here.until_done()
+        assert first.stop() == 0
+        here.worker()
+        here.send(records(toy, numbers[2:]))
+        here.until_done()
+        assert answered(here) == {f"toy-{one}" for one in numbers}
+        assert here.dead_letters() == []

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package leaves its re-exports undeclared
@@ -20,6 +21,16 @@ from stream.errors import ConfigurationError, KafkaUnavailable
 from stream.runtime.connections import connect_registry, once_answered
 from stream.runtime.settings import Settings
 from stream.runtime.topic_specs import TopicSpec, topic_specs
+
+REFUSALS: Final = {  # what no waiting mends, and the settings to look at
+    KafkaError._AUTHENTICATION: (  # noqa: SLF001 - librdkafka's name
+        "they do not accept this user: check COACH_KAFKA_SASL_USERNAME, COACH_KAFKA_SASL_PASSWORD and COACH_KAFKA_SASL_MECHANISM"
+    ),
+    KafkaError._SSL: (  # noqa: SLF001 - as above
+        "TLS does not come about: check COACH_KAFKA_CA_FILE (the authority behind the brokers' certificates), the name in their "
+        "certificates, and COACH_KAFKA_CERTIFICATE_FILE if they ask for one"
+    ),
+}
 
 TopicVerdict: TypeAlias = Literal["ok", "created", "changed", "missing", "different", "unmendable"]
 
@@ -38,7 +49,8 @@ class TopicKeeper:
 
     def __init__(self, properties: Mapping[str, Any], *, timeout_s: float) -> None:
         """`properties` are those of a confluent-kafka client."""
-        self._admin = AdminClient(dict(properties))
+        self._refusals: deque[KafkaError] = deque(maxlen=1)
+        self._admin = AdminClient({**properties, "error_cb": self._hear})
         self._timeout_s = timeout_s
         self._address = str(properties.get("bootstrap.servers", ""))
         self._protocol = str(properties.get("security.protocol", "PLAINTEXT"))
@@ -74,10 +86,19 @@ class TopicKeeper:
             found[resource.name] = {name: str(entry.value) for name, entry in entries.items()}
         return found
 
+    def _hear(self, error: KafkaError) -> None:
+        if error.code() in REFUSALS:
+            self._refusals.append(error)
+
     def _metadata(self) -> Any:  # noqa: ANN401 - confluent-kafka's ClusterMetadata, which has no types
         try:
             return self._admin.list_topics(timeout=self._timeout_s)
         except KafkaException as error:
+            self._admin.poll(0)  # which is when it says what it heard
+            if self._refusals:
+                refusal = self._refusals[-1]
+                message = f"the brokers at {self._address}: {refusal.str()}; {REFUSALS[refusal.code()]}"
+                raise KafkaUnavailable(message) from error
             message = (
                 f"no Kafka broker answered within {self._timeout_s:g} s at {self._address}: {error.args[0].str()}; is "
                 f"one there, and does it speak {self._protocol} (COACH_KAFKA_SECURITY_PROTOCOL)?"
