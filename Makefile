@@ -37,12 +37,12 @@ demo: setup
 	@$(BIN)/coach demo
 
 test: setup
-	@COACH_EXAMPLES=$${COACH_EXAMPLES:-0.2} $(BIN)/python -m pytest -n 4 --dist loadgroup -m "not nightly"
+	@COACH_EXAMPLES=$${COACH_EXAMPLES:-0.15} $(BIN)/python -m pytest -n 4 --dist loadgroup -m "not nightly"
 
 quick: setup
 	@test -n "$(ROOM)" -a -d tests/$(ROOM) \
 	  || { echo "make quick wants one of these rooms: make quick ROOM=...:" $$(cd tests && find * -name 'test_*.py' -printf '%h\n' | sort -u) >&2; exit 2; }
-	@COACH_EXAMPLES=$${COACH_EXAMPLES:-0.2} $(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/$(ROOM) \
+	@COACH_EXAMPLES=$${COACH_EXAMPLES:-0.15} $(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/$(ROOM) \
 	  -m "not service and not chaos and not judge and not nightly"
 
 same-answers: setup

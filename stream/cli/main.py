@@ -109,7 +109,8 @@ def coach(ctx: click.Context, debug: bool) -> None:  # noqa: ARG001, FBT001 - `C
 
     Exit codes: 0 done; 1 found something wrong; 2 usage or configuration; 3 a dependency is unreachable.
     """
-    if SUBCOMMANDS[str(ctx.invoked_subcommand)].writes_personal_data:
+    command = SUBCOMMANDS.get(str(ctx.invoked_subcommand))
+    if command is not None and command.writes_personal_data:
         before = os.umask(OWNER_ONLY)
         ctx.call_on_close(lambda: os.umask(before))
 

@@ -84,12 +84,16 @@ class ModelReader:
         """Learn from one record; ask the schema registry until `given_up` says so. Raises: RegistryUnavailable."""
         while True:
             try:
-                return self._take(message)
+                taken = self._take(message)
             except RegistryUnavailable as away:
                 if given_up():
                     raise
                 log.warning("models.schema_away", extra={"epoch": message.offset(), "why": str(away)})
                 self._stopping.wait(SCHEMA_AGAIN_S)
+            else:
+                if message.error() is None:
+                    self._read_to = int(message.offset() or 0) + 1
+                return taken
 
     def _take(self, message: Message) -> bool:
         """Learn from one record; log and pass over what is no publication. Raises: RegistryUnavailable."""
@@ -102,7 +106,6 @@ class ModelReader:
             self.remade += 1
             log.error("models.topic_remade", extra={"topic": self._topic, "expected": self._read_to, "found": epoch})
             self._table.forget_all()
-        self._read_to = epoch if error is not None else epoch + 1
         if error is not None:
             return False
         key, value = message.key(), message.value()

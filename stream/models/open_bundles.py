@@ -105,8 +105,8 @@ class OpenBundles:
         """The digests of the bundles that are open, the one asked for last at the end; any thread may ask."""
         return list(self._open)  # one step for CPython: no other thread comes between
 
-    def model(self, published: ModelPublished) -> PublishedModel:
-        """Give the model of a publication, loading it where it is not open.
+    def model(self, published: ModelPublished, *, wait_s: float | None = None) -> PublishedModel:
+        """Give the model of a publication, loading it where it is not open. `wait_s`: in place of `load_wait_s`.
 
         Raises: BundleLoading when that takes longer than `load_wait_s`, BundleLost when neither Redis nor its URI holds it,
         ModelNotPublished when what they hold is not what was
@@ -117,7 +117,7 @@ class OpenBundles:
         digest = published["bundle_sha256"]
         found = self._open.get(digest)
         if found is None:
-            found = self._load_unless_failed(published)
+            found = self._load_unless_failed(published, self._load_wait_s if wait_s is None else wait_s)
             self._open[digest] = found
             while len(self._open) > self._models_max:
                 self._open.popitem(last=False)
@@ -132,7 +132,7 @@ class OpenBundles:
         self._open.move_to_end(digest)
         return found
 
-    def _load_unless_failed(self, published: ModelPublished) -> PublishedModel:
+    def _load_unless_failed(self, published: ModelPublished, wait_s: float | None) -> PublishedModel:
         """Load; what was nowhere, or not what was published, is not tried again for a while."""
         what = (published["bundle_sha256"], published["bundle_uri"], *_name(published))
         until_s, known = self._failed.get(what, (0.0, None))
@@ -141,7 +141,7 @@ class OpenBundles:
             raise type(known)(str(known))
         self._failed.pop(what, None)
         try:
-            found = self._loaded(what, published)
+            found = self._loaded(what, published, wait_s)
             _check_identity(found, published)
         except (CorruptionError, ConfigurationError, MachineMismatch) as wrong:
             log.error("bundle.wrong", extra={"bundle_sha256": what[0], "why": str(wrong)})  # noqa: TRY400 - `why` says it
@@ -160,14 +160,16 @@ class OpenBundles:
             raise DiskUnavailable(message) from error
         return found
 
-    def _loaded(self, what: tuple[object, ...], published: ModelPublished) -> PublishedModel:
+    def _loaded(self, what: tuple[object, ...], published: ModelPublished, wait_s: float | None) -> PublishedModel:
         """Load in a thread, and wait for it for a while, but only once. Raises: BundleLoading; as `_load`."""
-        load, wait_s = self._loads.get(what), 0.0 if self._load_wait_s is not None else None
-        if load is None:
+        load = self._loads.get(what)
+        if load is not None:
+            wait_s = None if wait_s is None else 0.0
+        else:
             if len(self._loads) >= LOADS_MAX:
                 message = f"{LOADS_MAX} other bundles are being fetched and none of their stores answers"
                 raise BundleUnavailable(message)
-            load, wait_s = self._begin(what, published), self._load_wait_s
+            load = self._begin(what, published)
         try:
             found = load.result(wait_s)
         except TimeoutError:

@@ -9,6 +9,7 @@ Read and measured on aiokafka 0.14.0.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from aiokafka.record.legacy_records import LegacyRecordBatch
 
 from stream.runtime.kafka.record_batches import LogBatch, whole_batches
 
+METADATA_AGAIN_S: Final = 0.5
 MAGIC_AT: Final = 16  # of a batch's bytes
 MAGIC: Final = 2  # the batches of Kafka 0.11 and later
 
@@ -106,7 +108,18 @@ class WatchfulFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
         self.empty = EmptyRanges()
         self.on_gap: OnGap | None = None
         self._out_of_range: dict[TopicPartition, int] = {}
+        self._metadata_asked_s = -METADATA_AGAIN_S
         super().__init__(*given, **more)
+
+    def _get_actions_per_node(self, assignment: Assignment) -> tuple[Any, ...]:
+        """Ask for metadata twice a second where a partition has no leader: aiokafka asks without a pause."""
+        fetches, resets, timeout, invalid_metadata, resumed = super()._get_actions_per_node(assignment)
+        now_s = time.monotonic()
+        if invalid_metadata and now_s - self._metadata_asked_s < METADATA_AGAIN_S:
+            invalid_metadata = False
+        elif invalid_metadata:
+            self._metadata_asked_s = now_s
+        return fetches, resets, timeout, invalid_metadata, resumed
 
     async def _proc_fetch_request(self, assignment: Assignment, node_id: int, request: Any) -> bool:  # noqa: ANN401
         asked = {
@@ -129,7 +142,7 @@ class WatchfulFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
             state = assignment.state_value(partition) if assignment.active else None
             if state is not None and state.has_valid_position and partition in self._out_of_range:
                 expected = self._out_of_range.pop(partition)
-                if self.on_gap is not None:
+                if self.on_gap is not None and state.position != expected:  # equal: somebody sought back meanwhile
                     self.on_gap(partition, expected, state.position)
         return woken
 

@@ -50,6 +50,7 @@ LOOP_STALLED_AFTER_S: Final = 60.0
 STALLED_AFTER_S: Final = 60.0  # past COACH_MODEL_WAIT_S, for which one decision may hold up its partition's commits
 WATCH_TIMEOUT_S: Final = 3.0  # for a broker to give a sign of life
 LOAD_WAIT_S: Final = 0.25  # for a bundle to be opened; decisions that need longer wait aside
+WARM_UP_S: Final = 10.0  # for a bundle to be opened at the start, compiling what answers need
 LOOKUP_WAIT_S: Final = 0.2  # for the registry to tell of a schema; a decision that needs longer waits aside
 STOP_GRACE_S: Final = 20.0  # past drain_s: what a stop may take before the process ends without further ado
 
@@ -77,7 +78,7 @@ class WorkerProcess:
         self._failure: BaseException | None = None
         self._assigned = False
         self._partitions: list[int] = []
-        self._stalled_s: Callable[[], Mapping[int, float]] = dict
+        self._stalled_s: Callable[[], Mapping[int, float] | None] = lambda: None
         self._pipeline: Pipeline | None = None
         self._watch = BrokerWatch(TopicKeeper(self._properties, timeout_s=WATCH_TIMEOUT_S).partitions)
 
@@ -128,7 +129,7 @@ class WorkerProcess:
         """Open what was published last, so that the first decision need not wait for it."""
         for publication in self._table.publications()[-self._settings.models_max :]:
             try:
-                open_bundles.model(publication.published)
+                open_bundles.model(publication.published, wait_s=WARM_UP_S)
             except (DependencyError, ModelNotPublished) as away:  # a decision that names it will wait for it
                 log.warning("start.bundle_away", extra={"why": str(away)})
 
@@ -244,14 +245,20 @@ class WorkerProcess:
 
     def _stalled(self) -> list[str]:
         """Say which partitions of this worker make no progress; of any worker, where this one has none."""
-        after_s, topic = self._settings.model_wait_s + STALLED_AFTER_S, self._settings.topic_decisions
-        if not self._partitions and not self._stalled_s():
-            return [f"the group has given it no partition, and the brokers name none of topic {topic}"]
+        after_s, topic, stalled_s = (
+            self._settings.model_wait_s + STALLED_AFTER_S,
+            self._settings.topic_decisions,
+            self._stalled_s(),
+        )
+        if stalled_s is None:
+            return []
+        if not stalled_s or not set(self._partitions) <= stalled_s.keys():
+            return [f"the brokers do not name each partition of topic {topic} that this worker has: was it deleted?"]
         return [
-            f"partition {partition} of {topic} has decisions that wait, and none was committed for {stalled_s:.0f} s"
+            f"partition {partition} of {topic} has decisions that wait, and none was committed for {waited_s:.0f} s"
             + ("" if self._partitions else "; the group has given this worker no partition")
-            for partition, stalled_s in sorted(self._stalled_s().items())
-            if stalled_s > after_s and (not self._partitions or partition in self._partitions)
+            for partition, waited_s in sorted(stalled_s.items())
+            if waited_s > after_s and (not self._partitions or partition in self._partitions)
         ]
 
     async def _on_assigned(self, _app: object, assigned: set[Any], **_more: object) -> None:

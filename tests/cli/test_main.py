@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from stream.cli.main import SUBCOMMANDS, Coach
 from stream.cli.main import coach as coach_group
 from stream.errors import ConfigurationError
 from stream.files.output_file import written
-from tests.service.room import REPOSITORY, wait_until
+from tests.service.room import REPOSITORY, invoked, wait_until
 
 PROGRAM = [sys.executable, "-m", "stream.cli.main"]
 
@@ -38,8 +39,11 @@ def said_in_one_line(done: subprocess.CompletedProcess[str], part: str) -> bool:
 @pytest.mark.parametrize("arguments", [["audit", "verify", "none.jsonl"], ["demo", "--rate", "nan"]])
 def test_a_command_says_in_one_line_what_it_refuses(tmp_path: Path, arguments: list[str]) -> None:
     """Given input that a command refuses, then it ends with 2 and one line that repeats it."""
-    done = coach(*arguments, cwd=tmp_path, capture_output=True)
-    assert said_in_one_line(done, arguments[-1]), done.stderr
+    with contextlib.chdir(tmp_path):
+        done = invoked(*arguments)
+    assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    assert done.stderr.startswith("coach: ")
+    assert arguments[-1] in done.stderr
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -61,9 +65,9 @@ def test_a_full_disk_behind_standard_output_is_one_line(tmp_path: Path) -> None:
 def test_a_path_that_no_system_takes_is_one_line(tmp_path: Path, arguments: list[str]) -> None:
     """Given a path that is too long, then the command ends with 2 and one line."""
     (tmp_path / "rows.csv").write_text("a\n1\n")
-    done = coach(*arguments, cwd=tmp_path, capture_output=True)
-    assert done.returncode == 2, done.stderr
-    assert "Traceback" not in done.stderr
+    with contextlib.chdir(tmp_path):
+        done = invoked(*arguments)
+    assert done.exit_code == 2, done.stderr
     assert done.stderr.strip().splitlines()[-1].startswith("coach: ")
 
 

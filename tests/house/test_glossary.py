@@ -20,7 +20,7 @@ PLAIN = frozenset(
     kafka kind largest letter library link linked lost lightgbm mail malformed map mismatch missing mode model
     models module non not number of other out override parts people published range record redis refused registry
     row scored side sides source space split splits state status stream system table target text time too tree trees type
-    unavailable unexpected unreadable unknown written unit units value version webhook with wrong poison xgboost rule rules texts reason reasons
+    unavailable unexpected unreadable loading unknown written unit units value version webhook with wrong poison xgboost rule rules texts reason reasons
     body conflict dimensions merged read outcome audited booster node person probe question ratio reference search exact formula share named contacts notice recommendation recommended archive schema machine claim claims entry
     sums joint moves move parsed saved box binding moving member position parked large up given by
     """.split()  # noqa: SIM905 - a text is easier to keep in order

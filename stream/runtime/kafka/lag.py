@@ -78,7 +78,7 @@ class LagWatch:
         self._every_s = every_s
         self._lag: dict[Labels, float] = {}
         self._progress = GroupProgress()
-        self._stalled_s: dict[int, float] = {}
+        self._stalled_s: dict[int, float] | None = None
         self._logged_why = ""
         self._stopping = threading.Event()
         # It joins no group: it never subscribes. `group.id` says whose offsets it asks for.
@@ -99,14 +99,16 @@ class LagWatch:
         """The lag by (topic, partition)."""
         return self._lag
 
-    def stalled_s(self) -> dict[int, float]:
-        """Seconds for which each partition has had lag and made no progress."""
+    def stalled_s(self) -> dict[int, float] | None:
+        """Seconds for which each partition has had lag and made no progress; None while the brokers do not tell."""
         return self._stalled_s
 
     def follow(self, counters: Counters) -> None:
         """Let both meters be read from here."""
         counters.follow(CONSUMER_LAG.name, self.by_partition)
-        counters.follow(STALLED.name, lambda: {(self._topic, str(one)): s for one, s in self._stalled_s.items()})
+        counters.follow(
+            STALLED.name, lambda: {(self._topic, str(one)): s for one, s in (self._stalled_s or {}).items()}
+        )
 
     def _run(self) -> None:
         try:
@@ -115,7 +117,7 @@ class LagWatch:
                     self._look()
                     self._logged_why = ""
                 except (KafkaException, KeyError, TimeoutError) as unknown:
-                    self._lag, self._stalled_s = {}, {}
+                    self._lag, self._stalled_s = {}, None
                     if str(unknown) != self._logged_why:
                         self._logged_why = str(unknown)
                         log.info("lag.unknown", extra={"topic": self._topic, "why": self._logged_why})
@@ -126,6 +128,9 @@ class LagWatch:
     def _look(self) -> None:
         partitions = self._consumer.list_topics(self._topic, timeout=ANSWER_MAX_S).topics[self._topic].partitions
         asked = [TopicPartition(self._topic, one) for one in sorted(partitions)[:PARTITIONS_MAX]]
+        if not asked:  # the topic is gone
+            self._lag, self._stalled_s = {}, {}
+            return
         committed = {one.partition: one.offset for one in self._consumer.committed(asked, timeout=ANSWER_MAX_S)}
         lows, highs = self._ends(asked, EARLIEST), self._ends(asked, LATEST)
         lag = {one: max(0, highs[one] - max(offset, lows[one])) for one, offset in committed.items()}

@@ -50,7 +50,8 @@ class TopicKeeper:
     def __init__(self, properties: Mapping[str, Any], *, timeout_s: float) -> None:
         """`properties` are those of a confluent-kafka client."""
         self._refusals: deque[KafkaError] = deque(maxlen=1)
-        self._admin = AdminClient({**properties, "error_cb": self._hear})
+        configuration: dict[str, Any] = {**properties, "error_cb": self._hear}
+        self._admin = AdminClient(configuration)
         self._timeout_s = timeout_s
         self._address = str(properties.get("bootstrap.servers", ""))
         self._protocol = str(properties.get("security.protocol", "PLAINTEXT"))
