@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from stream.errors import (
+    BundleLoading,
     BundleLost,
     DependencyError,
     DiskUnavailable,
@@ -36,6 +37,7 @@ from stream.worker.outputs import Tried
 log = logging.getLogger(__name__)
 
 RECHECK_INTERVAL_S: Final = 5.0  # before a decision asks again for a lost bundle or schema: nobody tells of it
+LOADING_MAX_S: Final = 30.0  # for a bundle that is being fetched and opened, whatever COACH_MODEL_WAIT_S says
 LOOK_AGAIN_S: Final = 0.1  # while decisions wait for a model: is it there, are we to stop?
 FRESH_BATCHES_MAX: Final = 2  # how many batches may lie ready before the reader waits
 OUTAGES: Final[dict[type[DependencyError], str]] = {
@@ -233,7 +235,7 @@ class Pipeline:
         for work in batch.work:
             work.tries += 1 + retry.pauses
         batch.outcomes = [
-            _given_up(work, outcome) if isinstance(outcome, Waiting) and work.overdue else outcome
+            _given_up(work, outcome) if isinstance(outcome, Waiting) and _is_over(work, outcome) else outcome
             for work, outcome in zip(batch.work, outcomes, strict=True)
         ]
         tried = [(work.record, work.tries) for work in batch.work]
@@ -294,6 +296,14 @@ class Pipeline:
         )
         self._counters.add("outage_pauses_total")
         log.warning("outage.waiting", extra={"why": str(why), "waited_s": round(waited_s, 3)})
+
+
+def _is_over(work: Work, waiting: Waiting) -> bool:
+    """Whether a decision waited long enough: a bundle that is on its way is waited for even where a missing one is not."""
+    if isinstance(waiting.error, BundleLoading):
+        began_s = time.monotonic() if work.parked_at_s is None else work.parked_at_s
+        return work.overdue and time.monotonic() - began_s >= LOADING_MAX_S
+    return work.overdue
 
 
 def _given_up(work: Work, waiting: Waiting) -> Refused:
