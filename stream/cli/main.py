@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import signal
+import sys
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Final
@@ -119,7 +120,19 @@ def main() -> None:
     """Run `coach` with the process's arguments, and exit."""
     for one in (signal.SIGTERM, signal.SIGHUP):  # so that drafts are removed; long-running commands have their own way
         signal.signal(one, _leave)
-    coach(prog_name="coach")
+    try:
+        coach(prog_name="coach")
+    finally:
+        _flush()
+
+
+def _flush() -> None:
+    """Write what is left; where that cannot be written it was said already, and Python need not say it again."""
+    try:
+        if sys.stdout:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _leave(number: int, _frame: object) -> None:
