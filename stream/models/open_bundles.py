@@ -13,7 +13,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Final
 
@@ -91,7 +91,7 @@ class OpenBundles:
         self._bytes_max = bytes_max
         self._load_wait_s = load_wait_s
         self._loads: dict[tuple[object, ...], Future[PublishedModel]] = {}
-        self.loads_done = 0  # grows when a load that somebody waited for in vain has ended
+        self.loads_done = 0  # grows with each load that ends: who waits for one looks again
         self._chunk_bytes = chunk_bytes
         self._open: OrderedDict[str, PublishedModel] = OrderedDict()
         self._failed: dict[tuple[object, ...], tuple[float, ModelNotPublished]] = {}
@@ -166,23 +166,17 @@ class OpenBundles:
         if load is not None:
             wait_s = None if wait_s is None else 0.0
         else:
+            # What is done and nobody asked for again makes room: it is on the disk by now, or was told in the log.
+            self._loads = {other: one for other, one in self._loads.items() if not one.done()}
             if len(self._loads) >= LOADS_MAX:
                 message = f"{LOADS_MAX} other bundles are being fetched and none of their stores answers"
                 raise BundleUnavailable(message)
             load = self._begin(what, published)
-        try:
-            found = load.result(wait_s)
-        except TimeoutError:
-            if load.done():  # the error is the load's own
-                self._loads.pop(what, None)
-                raise
+        if not wait([load], wait_s).done:
             message = f"the bundle of {published['model_id']} {published['model_version']} is still being fetched"
-            raise BundleLoading(message) from None
-        except BaseException:
-            self._loads.pop(what, None)
-            raise
+            raise BundleLoading(message)
         self._loads.pop(what, None)
-        return found
+        return load.result()
 
     def _begin(self, what: tuple[object, ...], published: ModelPublished) -> Future[PublishedModel]:
         load: Future[PublishedModel] = Future()

@@ -211,9 +211,16 @@ class NotifierConsumer:
         self._committed |= offsets
 
     def _on_assign(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        for one in self._consumer.committed(partitions, timeout=ANSWER_MAX_S):
-            if one.offset < 0:  # added since the group began: all that lies there is new
-                partitions[[other.partition for other in partitions].index(one.partition)].offset = OFFSET_BEGINNING
+        try:
+            committed = {
+                one.partition: one.offset for one in self._consumer.committed(partitions, timeout=ANSWER_MAX_S)
+            }
+        except KafkaException as why:  # the client asks for itself; a partition without an offset is then refused
+            committed = {}
+            log.warning("notify.offsets_unknown", extra={"why": str(why)})
+        for one in partitions:
+            if committed.get(one.partition, 0) < 0:  # added since the group began: all that lies there is new
+                one.offset = OFFSET_BEGINNING
         self._consumer.incremental_assign(partitions)
         for one in partitions:
             self.owned[one.partition] = OpenOffsets()

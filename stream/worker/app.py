@@ -134,6 +134,8 @@ class PromptConsumer(Consumer):
         if begins < expected:  # it was made anew: what is committed is of the old one
             self._committed_offset.pop(tp, None)
             self._begins.pop(tp, None)
+            self._acked[tp].clear()
+            self._acked_index[tp].clear()
             cast("PromptThread", self._thread).empty.forget(tp)
         cast("PromptTransport", self.transport).on_gap(Gap(tp.topic, tp.partition, expected, begins))
 

@@ -54,7 +54,7 @@ class EmptyRanges:
         return offset
 
     def forget(self, partition: TopicPartition) -> None:
-        """Forget a partition: it is another's now, or was made anew."""
+        """Forget a partition that was made anew."""
         self._next.pop(partition, None)
 
 
@@ -102,12 +102,17 @@ class ContinuousRecords(PartitionRecords):  # type: ignore[misc]  # aiokafka has
 
 
 class WatchfulFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
-    """Tells `on_gap` where the log no longer holds what was to be read next."""
+    """Tells `on_gap` where the log no longer holds what was to be read next.
+
+    Whoever seeks while the reset is under way, or is given the partition anew, is told nothing: only a position that
+    came from the log's own beginning shows a gap.
+    """
 
     def __init__(self, *given: Any, **more: Any) -> None:  # noqa: ANN401 - aiokafka's own
         self.empty = EmptyRanges()
         self.on_gap: OnGap | None = None
-        self._out_of_range: dict[TopicPartition, int] = {}
+        self._out_of_range: dict[TopicPartition, tuple[Assignment, int]] = {}
+        self._log_begins: dict[TopicPartition, int] = {}
         self._metadata_asked_s = -METADATA_AGAIN_S
         super().__init__(*given, **more)
 
@@ -133,16 +138,22 @@ class WatchfulFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
             if isinstance(fetched, FetchResult) and fetched.has_more():
                 fetched._partition_records.empty = self.empty  # noqa: SLF001 - aiokafka makes it within the call above
             if assignment.active and assignment.state_value(partition).awaiting_reset:
-                self._out_of_range.setdefault(partition, offset)
+                self._out_of_range[partition] = assignment, offset
         return woken
+
+    async def _proc_offset_request(self, node_id: int, topic_data: Any) -> Any:  # noqa: ANN401 - aiokafka's own
+        found = await super()._proc_offset_request(node_id, topic_data)
+        self._log_begins.update({partition: offset for partition, (offset, _) in found.items()})
+        return found
 
     async def _update_fetch_positions(self, assignment: Assignment, node_id: int, tps: list[TopicPartition]) -> bool:
         woken = bool(await super()._update_fetch_positions(assignment, node_id, tps))
         for partition in tps:
             state = assignment.state_value(partition) if assignment.active else None
             if state is not None and state.has_valid_position and partition in self._out_of_range:
-                expected = self._out_of_range.pop(partition)
-                if self.on_gap is not None and state.position != expected:  # equal: somebody sought back meanwhile
+                asked_by, expected = self._out_of_range.pop(partition)
+                was_reset = asked_by is assignment and state.position == self._log_begins.get(partition)
+                if self.on_gap is not None and was_reset and state.position != expected:
                     self.on_gap(partition, expected, state.position)
         return woken
 

@@ -27,7 +27,7 @@ from stream.runtime.kafka.dead_letters import SOFTWARE_VERSION
 from stream.runtime.kafka.delivery import KafkaDelivery
 from stream.runtime.kafka.inbound import Inbound
 from stream.runtime.kafka.lag import LagWatch
-from stream.runtime.kafka.offset_gaps import tell_gap
+from stream.runtime.kafka.offset_gaps import Gap, tell_gap
 from stream.runtime.kafka.start_offsets import ensure_start_offsets
 from stream.runtime.kafka.topics import TopicKeeper
 from stream.runtime.settings import Settings
@@ -149,7 +149,14 @@ class WorkerProcess:
             ttl_s=settings.conflict_window_s,
         )
         self._counters.follow("conflicts_unchecked_total", lambda: digests.unchecked)
-        app = make_app(settings, take, on_gap=partial(tell_gap, counters=self._counters))
+
+        def on_gap(gap: Gap) -> None:
+            tell_gap(gap, self._counters)
+            if gap.is_remade:
+                order.release_partition(gap.topic, gap.partition)
+
+        app = make_app(settings, take, on_gap=on_gap)
+        order = CommitOrder(ack=partial(ack, app), release=partial(release, app))
         pipeline = self._pipeline = Pipeline(
             outcomes_of=Answerer(
                 table=self._table,
@@ -164,7 +171,7 @@ class WorkerProcess:
                 self._framing,
                 settings,
             ),
-            order=CommitOrder(ack=partial(ack, app), release=partial(release, app)),
+            order=order,
             settings=settings,
             decision_log=DecisionLog(self._counters, self._vitals),
             generation=lambda: int(app.consumer_generation_id),

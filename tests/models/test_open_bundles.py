@@ -228,6 +228,19 @@ def test_a_store_that_stays_silent_holds_up_its_own_version_alone(
     assert opened.model(record).identity["bundle_sha256"] == digest
 
 
+def test_a_load_that_nobody_asks_for_again_keeps_no_place(
+    toy: Lender, client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given room for one load, and one that ended after its decisions were given up, when another model is asked for, then it is loaded."""
+    monkeypatch.setattr(open_bundles, "LOADS_MAX", 1)
+    other = toy_lender(tmp_path / "other", version="other", seed=5)
+    opened = OpenBundles(tmp_path / "opened", client, models_max=2, sources=["/"], load_wait_s=0.0)
+    with pytest.raises(BundleLoading):
+        opened.model(publication(toy))
+    wait_until(lambda: opened.loads_done == 1, what="the end of the load")
+    assert opened.model(publication(other), wait_s=20).identity["model_version"] == "other"
+
+
 def opens(opened: OpenBundles, record: ModelPublished) -> bool:
     """Whether a model is open by now."""
     try:

@@ -84,3 +84,14 @@ def test_acks_are_in_order_and_never_pass_an_unfinished_decision(
             assert {(partition, offset) for offset in acked} <= finished
     assert len(book.acked) == count
     assert len(order) == 0
+
+
+def test_a_partition_made_anew_is_let_go_of_alone() -> None:
+    """Given decisions of two partitions of which one was made anew, when it is let go of and they finish, then none of its own is acked, for their offsets mean others now, and the other partition's are."""
+    book = Book()
+    order = book.order()
+    entries = [order.add(inbound(7, partition=partition)) for partition in (0, 1)]
+    order.release_partition(entries[0].record.topic, 0)
+    order.release_partition(entries[0].record.topic, 5)
+    assert order.settle(entries, generation=1) == 1
+    assert (book.acked, book.released) == ([(1, 7)], [(0, 7)])

@@ -66,6 +66,10 @@ class CommitOrder:
                 del self._partitions[key]
         return acked
 
+    def release_partition(self, topic: str, partition: int) -> None:
+        """Let go of a partition's entries: it was made anew, and their offsets mean others now."""
+        self._release(self._partitions.pop((topic, partition), deque()))
+
     def release_all(self) -> int:
         """Let go of all entries; they will be read again, here or elsewhere. Return how many."""
         count = len(self)

@@ -30,14 +30,19 @@ class Gap:
     expected: int
     begins: int
 
+    @property
+    def is_remade(self) -> bool:
+        """Whether the partition begins below where its reader stood: it is another one than it was."""
+        return self.begins < self.expected
+
 
 def tell_gap(gap: Gap, counters: Counters) -> None:
     """Log the gap with its partition and offsets, and count it."""
     where = {"topic": gap.topic, "partition": gap.partition}
-    if gap.begins >= gap.expected:
+    if gap.is_remade:
+        counters.add(REMADE.name)
+        log.error("topic.remade", extra={**where, "expected": gap.expected, "begins": gap.begins})
+    else:
         count = gap.begins - gap.expected
         counters.add(LOST.name, count)
         log.error("decisions.lost", extra={**where, "from": gap.expected, "to": gap.begins - 1, "count": count})
-    else:
-        counters.add(REMADE.name)
-        log.error("topic.remade", extra={**where, "expected": gap.expected, "begins": gap.begins})

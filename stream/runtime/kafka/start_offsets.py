@@ -62,12 +62,10 @@ def _try_once(
 ) -> dict[int, int]:
     """Return the offsets that were missing and are set now. Raises: ConfigurationError, KafkaException."""
     committed = consumer.committed([TopicPartition(topic, number) for number in range(partitions)], timeout=timeout_s)
-    known = [one for one in committed if one.offset >= 0]
     nothing = [one.partition for one in committed if one.offset < 0]
-    if known and nothing:  # its workers begin there at the earliest; a commit from outside would have to wait for them
-        log.info("start.partitions_added", extra={"topic": topic, "partitions": nothing})
-        return {}
-    if not nothing:
+    if len(nothing) < len(committed):  # a group that has read others begins there at the earliest, without a commit
+        if nothing:
+            log.info("start.partitions_added", extra={"topic": topic, "partitions": nothing})
         return {}
     if start_at is None:
         these = f"partition{'s' * (len(nothing) > 1)} {', '.join(map(str, nothing))}"
