@@ -126,6 +126,9 @@ class PromptConsumer(Consumer):
         self._acked_index[tp].clear()
         return None if offset is None else cast("PromptThread", self._thread).empty.past(tp, offset)
 
+    def verify_event_path(self, now: float, tp: TP) -> None:
+        """Do nothing, for `LagWatch` tells what stalls: Faust's own look ends the worker while a position is being reset."""
+
     def hear_of_gap(self, tp: TP, expected: int, begins: int) -> None:
         """Take in that the log begins at `begins`, and no longer holds what was to be read next; from any thread."""
         self.loop.call_soon_threadsafe(self._take_in_gap, TP(*tp), expected, begins)

@@ -10,9 +10,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka.consumer.subscription_state import TopicPartitionState
 from faust.types import TP
 from faust.types.tuples import ConsumerMessage, Message
 
@@ -28,7 +30,7 @@ from stream.runtime.settings import DEAD_LETTER_MARGIN_BYTES, Settings
 from stream.runtime.topic_specs import AUDIT_RETENTION_MS, DAY_MS, topic_specs
 from stream.wire.avro_records import decode
 from stream.wire.framing import SINGLE_OBJECT
-from stream.worker.app import OURS, make_app
+from stream.worker.app import OURS, PromptConsumer, make_app
 from stream.worker.broker_watch import BrokerWatch
 from tests.worker.fakes import inbound
 
@@ -65,6 +67,22 @@ def test_a_message_that_faust_skips_does_not_become_safe_to_commit() -> None:
         assert consumer.acked == []
         settled.ack(consumer, OURS)
         assert consumer.acked == [6]
+
+    asyncio.run(story())
+
+
+def test_a_look_at_a_partition_whose_position_is_being_reset_ends_nothing() -> None:
+    """Given a partition that lost what was to be read next, when Faust looks for partitions that stall, then the position that is not there yet is not asked for: aiokafka asserts that there is one."""
+
+    async def story() -> None:
+        state = TopicPartitionState(None)
+        with pytest.raises(AssertionError):
+            _ = state.position
+        consumer: Any = PromptConsumer.__new__(PromptConsumer)
+        consumer._thread = SimpleNamespace(  # noqa: SLF001 - where Faust looks
+            verify_event_path=lambda _now, _tp: state.position
+        )
+        consumer.verify_event_path(0.0, TP("decisions", 0))
 
     asyncio.run(story())
 
